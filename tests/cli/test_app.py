@@ -28,7 +28,7 @@ def test_help_names_every_command_and_exit_code(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_can_be_loaded_and_has_help(name: str, tmp_path: Path) -> None:
-    ran = run_cli(name, "--help", cwd=tmp_path)
+    ran = run_cli(*name.split(), "--help", cwd=tmp_path)
     assert ran.code == 0 and f"toolcrib {name} [OPTIONS]" in ran.out and "{" not in ran.out.split("\n")[1], ran.err
 
 
@@ -160,7 +160,8 @@ def completed(line: str, cwd: Path) -> list[str]:
 @pytest.mark.parametrize(
     "line, offered",
     [
-        ("toolcrib ", list(COMMANDS)),
+        ("toolcrib ", list(dict.fromkeys(name.split()[0] for name in COMMANDS))),
+        ("toolcrib auth ", ["login", "logout", "status"]),
         ("toolcrib re", ["resources", "read", "remove"]),
         ("toolcrib tools --sch", ["--schema"]),
         ("toolcrib tools ", ["demo", "other"]),
@@ -205,7 +206,7 @@ def test_a_page_of_help_has_examples_and_no_types_of_python(tmp_path: Path) -> N
     assert "Usage: toolcrib call [OPTIONS] [SERVER] NAME [KEY=VALUE]... [-]\n" in shown
     assert "\nExamples:\n  toolcrib call mcp__fs__read_file path=notes.txt\n" in shown
     for name in COMMANDS:
-        assert not re.search(r"<(bool|str|int|float|list|path)\b", run_cli(name, "--help", cwd=tmp_path).out), name
+        assert not re.search(r"<(bool|str|int|float|list|path)\b", run_cli(*name.split(), "--help", cwd=tmp_path).out), name
 
 
 def test_a_command_loads_no_validators(tmp_path: Path) -> None:

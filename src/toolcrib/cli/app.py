@@ -13,7 +13,7 @@ import click
 
 from .._util.suggest import did_you_mean, suggest
 from .._version import __version__
-from .command_table import COMMANDS, PANELS
+from .command_table import COMMANDS, GROUPS, PANELS
 from .console import note
 from .exit_codes import CliError, Exit, tell
 from .lazy_command import INVOCATION, Invocation, LazyCommand, dashes_hint, write_lines
@@ -32,6 +32,8 @@ _OTHER_NAMES: Final = {
     "delete": "remove",
     "install": "add",
     "list": "tools",
+    "login": "auth login",
+    "logout": "auth logout",
     "ls": "tools",
     "proxy": "bridge",
     "rm": "remove",
@@ -44,8 +46,8 @@ _OTHER_NAMES: Final = {
 """Names that other programs have for what a command does."""
 
 
-class _Toolcrib(click.Group):
-    """The group of all commands, listed under headings in the order of the table."""
+class _Group(click.Group):
+    """A group of commands, listed in the order of the table; a misspelled name gets a suggestion."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # as click calls it
         return list(self.commands)
@@ -54,10 +56,14 @@ class _Toolcrib(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self.commands and not ctx.resilient_parsing:
-            other = [_OTHER_NAMES[args[0]]] if args[0] in _OTHER_NAMES else []
+            other = [_OTHER_NAMES[args[0]]] if ctx.parent is None and args[0] in _OTHER_NAMES else []
             hint = did_you_mean(other) or suggest(args[0], self.commands)
             raise click.UsageError(f"No such command {args[0]!r}{hint or '.'}", ctx)
         return super().resolve_command(ctx, args)
+
+
+class _Toolcrib(_Group):
+    """The group of all commands, listed under headings."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         for heading, commands in PANELS.items():
@@ -74,12 +80,26 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
+def _nested() -> dict[str, click.Command]:
+    """Return the commands by their first words; commands of two words are in a group."""
+    found: dict[str, click.Command] = {}
+    for name, command in COMMANDS.items():
+        first, _, second = name.partition(" ")
+        if not second:
+            found[first] = command
+            continue
+        group = found.setdefault(first, _Group(first, help=GROUPS[first], no_args_is_help=False))
+        assert isinstance(group, click.Group)
+        group.add_command(command, second)
+    return found
+
+
 def _make_group() -> _Toolcrib:
     eager: dict[str, Any] = {"is_eager": True, "expose_value": False}
     shell = {**eager, "metavar": "[SHELL]", "is_flag": False, "flag_value": ""}
     return _Toolcrib(
         "toolcrib",
-        dict(COMMANDS),
+        _nested(),
         help="Use, manage and serve MCP servers: their tools, resources and prompts.",
         params=[
             flag("--version", callback=_show_version, help="Show the version.", **eager),
@@ -109,7 +129,7 @@ def run(arguments: Sequence[str]) -> int:
     debug = "--debug" in own
     own = [each for each in own if each != "--debug"]
     if own[:1] == ["help"]:
-        own = [*own[1:2], "--help"]
+        own = [*own[1 : 3 if own[1:2] and own[1] in GROUPS else 2], "--help"]
     _prepare(debug)
     if command == ():
         return tell(CliError("no command given after --", hint="toolcrib tools -- npx -y some-server"), debug=debug)
@@ -153,7 +173,8 @@ def _hint_for(error: click.UsageError, own: list[str]) -> str:
 
 
 def _command_in(own: list[str]) -> LazyCommand | None:
-    return COMMANDS.get(next((word for word in own if not word.startswith("-")), ""))
+    words = [word for word in own if not word.startswith("-")]
+    return COMMANDS.get(" ".join(words[:2])) or COMMANDS.get("".join(words[:1]))
 
 
 def _help_hint(command: click.Command | None) -> str:

@@ -32,6 +32,10 @@ from .shared_options import (
 )
 from .shell_completion import complete_server_names
 
+_SIGN_IN_SERVER: Final = argument(
+    "server", "SERVER", "A name from the settings, or a URL.", shell_complete=complete_server_names
+)
+
 _USE_SERVERS: Final = (
     LazyCommand(
         "servers",
@@ -230,6 +234,74 @@ toolcrib watch
 toolcrib watch fs --resource file:///notes.txt --for 60
 toolcrib watch --call mcp__demo__slow_count steps=5
 """,
+    ),
+)
+
+_SIGN_IN: Final = (
+    LazyCommand(
+        "auth_login",
+        "Sign in to a remote server, in a browser.",
+        """
+        Sign in to a remote server with OAuth. All commands use the sign-in from then on, and renew it by themselves.
+
+        Opens a browser, and waits up to five minutes. Without a display, or with --no-browser, it shows an address to
+        open on any machine, and reads the address that you are sent to. The tokens are kept in files that only you can
+        read; `toolcrib auth logout` removes them.
+        """,
+        (
+            _SIGN_IN_SERVER,
+            flag("--no-browser", help="Show the address to open, and read the answer at the terminal."),
+            option(
+                "--scope",
+                "-s",
+                "scopes",
+                metavar="SCOPE",
+                multiple=True,
+                help="Request this scope; may be given several times. Default: what the server asks for.",
+            ),
+            CONFIG,
+            JSON,
+            TIMEOUT,
+        ),
+        examples="""
+toolcrib auth login linear
+toolcrib auth login https://example.com/mcp --no-browser
+toolcrib auth login github --scope repo --scope read:org
+""",
+        starts_servers=False,
+    ),
+    LazyCommand(
+        "auth_logout",
+        "Sign out of a remote server.",
+        """
+        Sign out of a remote server: revoke its tokens, if its authorisation server supports that, and remove them.
+
+        The exit code is 1 if they could not be revoked; they are removed all the same.
+        """,
+        (_SIGN_IN_SERVER, CONFIG),
+        starts_servers=False,
+    ),
+    LazyCommand(
+        "auth_status",
+        "Show the sign-ins at remote servers.",
+        """
+        Show the sign-ins at remote servers: where, as which client, with which scopes, and for how long.
+
+        Asks no server: it shows what is stored. Piped, each server is one line, separated by tabs. The exit code is 6
+        if SERVER is given and you are not signed in there.
+        """,
+        (
+            argument(
+                "server",
+                "[SERVER]",
+                "A name from the settings, or a URL. Default: all remote servers of the settings.",
+                required=False,
+                shell_complete=complete_server_names,
+            ),
+            CONFIG,
+            JSON,
+        ),
+        starts_servers=False,
     ),
 )
 
@@ -446,9 +518,13 @@ toolcrib doctor -- npx -y some-server
 
 PANELS: Final[dict[str, tuple[LazyCommand, ...]]] = {
     "Use servers": _USE_SERVERS,
+    "Sign in": _SIGN_IN,
     "Manage settings": _MANAGE_SETTINGS,
     "Serve and diagnose": _SERVE_AND_DIAGNOSE,
 }
 """The commands under their headings in the help."""
 
 COMMANDS: Final[dict[str, LazyCommand]] = {str(each.name): each for panel in PANELS.values() for each in panel}
+
+GROUPS: Final = {"auth": "Sign in to remote servers, sign out, and show the sign-ins."}
+"""The help of groups: the first words of commands that have two."""

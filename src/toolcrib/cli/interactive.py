@@ -50,6 +50,17 @@ class TerminalUser:
                     note("")
                     return False
 
+    async def confirm(self, question: str) -> bool:
+        """Ask a question that Return answers with yes; Ctrl-D means no."""
+        async with self._turn:
+            with self._aside():
+                try:
+                    _forget_typed()
+                    return await self._agreed(question, default=True)
+                except Cancelled:
+                    note("")
+                    return False
+
     async def elicit(self, request: ElicitRequest) -> ElicitResult:
         """Answer a request of a server for input: a form, or a page to open."""
         if not can_ask():

@@ -48,6 +48,13 @@ class Invocation:
             return "toolcrib doctor -c FILE"
         return "toolcrib doctor"
 
+    def login(self, server: str | None) -> str:
+        """Return the command that signs in to a server; it has placeholders where words may contain secrets."""
+        if any(word.startswith(("http://", "https://")) for word in self.words[1:]):
+            return "toolcrib auth login URL"
+        file = " -c FILE" if any(word.startswith(("-c", "--config")) for word in self.words[1:]) else ""
+        return f"toolcrib auth login {server or 'NAME'}{file}"
+
 
 INVOCATION: Final = ContextVar("INVOCATION", default=Invocation())  # noqa: B039  # it is frozen
 """The command line that is running; errors are printed after click has left its own context."""
@@ -87,7 +94,8 @@ class LazyCommand(click.Command):
         starts_servers: bool = True,
         serves: bool = False,
     ) -> None:
-        super().__init__(module.strip("_"), short_help=short_help, help=help, params=[*params], epilog=examples)
+        name = module.strip("_").replace("_", " ")  # `auth_login` is the command `auth login`
+        super().__init__(name, short_help=short_help, help=help, params=[*params], epilog=examples)
         self.module = module
         self.starts_servers = starts_servers
         """Whether the command of a server may follow `--`."""

@@ -91,6 +91,7 @@ class Monitor:
             "log_handler": partial(self._on_log, entry.name),
             "stderr_handler": partial(self._on_stderr, entry.name),
             "tool_filter": static_filter(entry.allowed_tools, entry.blocked_tools) if rules else None,
+            "auth": entry.client_options.get("auth"),
         }
 
     async def next(self) -> Activity:

@@ -19,11 +19,13 @@ from .._util.suggest import did_you_mean
 from ..catalog.routing import nearest
 from ..config import HttpServer, ServerConfig, StdioServer
 from ..config.launchers import name_of_command, name_of_url
+from ..errors import AuthError
 from ..hub.hub import Hub
 from ..hub.server_options import HubConfigOptions
 from ..hub.server_state import ServerState
 from ..settings import ServerEntry, Settings, load_settings
 from ..settings.discover import user_settings
+from ..settings.models import place
 from ..tool_names import slug
 from ..transports.python_file import describe_missing_file
 from ..types import UNSET, ConnectionState
@@ -31,6 +33,7 @@ from .console import note, waiting
 from .exit_codes import CliError, Exit, code_of, complain_of_servers
 from .interactive import TerminalUser
 from .lazy_command import LAUNCHERS, Invocation, dashes_hint
+from .server_sign_in import obstacle_to_sign_in, offer_sign_ins, with_stored_sign_in
 from .startup_progress import StartupProgress
 
 PROJECT_FILES: Final = (".mcp.json", "toolcrib.toml")
@@ -149,6 +152,11 @@ class Target:
         """Return a target whose servers' stderr goes to `startup`."""
         return Target(replace(self.settings, entries=tuple(map(startup.listening, self.settings.entries))))
 
+    async def with_stored_sign_ins(self) -> Target:
+        """Return a target whose remote servers use the stored sign-ins."""
+        entries = await asyncio.gather(*map(with_stored_sign_in, self.settings.entries))
+        return Target(replace(self.settings, entries=tuple(entries)))
+
     def with_timeout(self, timeout: float) -> Target:
         """Return a target with this time-out for connecting, lists and calls, whatever the settings say."""
         entries = tuple(
@@ -184,6 +192,24 @@ def choose(words: Sequence[str], config: Path | None, command: Sequence[str]) ->
     if unknown is not None:
         raise unknown_server(unknown, target.names, hint=typed_hint([unknown]))
     return target.only([name for name in found.values() if name is not None])
+
+
+def choose_remote(word: str, config: Path | None) -> ServerEntry:
+    """Return the remote server of this name or URL; raise `CliError` if it has no sign-in."""
+    entry = choose([word], config, ()).settings.entries[0]
+    match obstacle_to_sign_in(entry):
+        case None:
+            return entry
+        case "local":
+            raise CliError(f"{entry.name} runs on this machine and has no sign-in", hint="name a server with a URL")
+        case "credentials":
+            message = f"{entry.name} has its own credentials: the Authorization header in {place(entry, 'headers')}"
+            raise CliError(message, hint="remove that header to sign in instead", code=Exit.CONFIG)
+        case "off":
+            message = f"the sign-in to {entry.name} is turned off in {place(entry, 'oauth')}"
+            raise CliError(message, hint="remove `oauth = false` from its entry", code=Exit.CONFIG)
+        case "invalid":
+            raise entry.error or CliError(f"{entry.name} has no settings", code=Exit.CONFIG)
 
 
 def _from_settings(config: Path | None, words: Sequence[str]) -> Target:
@@ -253,12 +279,18 @@ class HubSession:
 
 @asynccontextmanager
 async def open_servers(
-    target: Target, *, timeout: float | None = None, report_failures: bool = True, **options: Unpack[HubConfigOptions]
+    target: Target,
+    *,
+    timeout: float | None = None,
+    report_failures: bool = True,
+    offer_sign_in: bool = False,
+    **options: Unpack[HubConfigOptions],
 ) -> AsyncIterator[HubSession]:
     """Start the servers, and close them on exit.
 
     A single server that cannot be started raises; if there are several, failures are printed to stderr. With
-    `report_failures` False neither happens, and the caller looks at `failed`.
+    `report_failures` False neither happens, and the caller looks at `failed`. With `offer_sign_in`, the user is asked
+    at the terminal whether to sign in to servers that require it.
     """
     if not target.settings.entries:
         note(NO_SERVERS)
@@ -268,10 +300,14 @@ async def open_servers(
     chosen: HubConfigOptions = {"approve": TerminalUser().approve, "start": "eager", "start_timeout": None}
     if not report_failures or len(target.settings.entries) == 1:
         chosen["on_error"] = "raise" if report_failures else "skip"
-    startup = StartupProgress(target.settings.entries)
-    hub = target.with_stderr_to(startup).hub(**cast("HubConfigOptions", {**chosen, **options}))
+    merged = cast("HubConfigOptions", {**chosen, **options})
+    hub, error = await _open_hub(target, merged)
     try:
-        await _start(hub, hub.start(), startup)
+        if offer_sign_in and await offer_sign_ins(target.settings.entries, _errors_of(hub, error)):
+            await hub.close()
+            hub, error = await _open_hub(target, merged)
+        if error is not None:
+            raise error
         states = hub.list_servers()
         if report_failures:
             _report(states)
@@ -283,6 +319,26 @@ async def open_servers(
         await hub.close()
 
 
+async def _open_hub(target: Target, options: HubConfigOptions) -> tuple[Hub, AuthError | None]:
+    """Start a hub of the servers; return it and, if the start failed for the lack of a sign-in, the error."""
+    startup = StartupProgress(target.settings.entries)
+    hub = (await target.with_stored_sign_ins()).with_stderr_to(startup).hub(**options)
+    try:
+        await _start(hub, hub.start(), startup)
+    except AuthError as exc:
+        return hub, exc
+    except BaseException:
+        await hub.close()
+        raise
+    return hub, None
+
+
+def _errors_of(hub: Hub, error: AuthError | None) -> dict[str, Exception]:
+    """Return why servers could not be started, by name."""
+    found = {state.name: state.last_error for state in hub.list_servers() if state.last_error and _has_failed(state)}
+    return found if error is None or error.server is None else {error.server: error}
+
+
 class ServerParameters(TypedDict):
     """The parameters `SERVERS`, `CONFIG` and `TIMEOUT` of a command, as click passes them."""
 
@@ -292,11 +348,15 @@ class ServerParameters(TypedDict):
 
 
 def open_chosen(
-    invocation: Invocation, *, report_failures: bool = True, **chosen: Unpack[ServerParameters]
+    invocation: Invocation,
+    *,
+    report_failures: bool = True,
+    offer_sign_in: bool = False,
+    **chosen: Unpack[ServerParameters],
 ) -> AbstractAsyncContextManager[HubSession]:
     """Start the servers that a command line names, as `open_servers` does."""
     target = choose(chosen["servers"], chosen["config"], invocation.command)
-    return open_servers(target, timeout=chosen["timeout"], report_failures=report_failures)
+    return open_servers(target, timeout=chosen["timeout"], report_failures=report_failures, offer_sign_in=offer_sign_in)
 
 
 def _has_failed(state: ServerState) -> bool:

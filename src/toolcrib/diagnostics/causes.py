@@ -11,11 +11,8 @@ from typing import Final, NamedTuple
 
 from ..config.launchers import Launch
 from ..errors import AuthError
+from ..oauth.challenge import parse_challenges
 
-OAUTH_FIX: Final = (
-    "this version cannot sign in there itself. If the provider issues tokens, put one under headers: "
-    '"Authorization": "Bearer ${TOKEN}"; in Python, pass an OAuth provider as auth=, for example that of the mcp SDK'
-)
 _HOST: Final = r"(?P<host>\[[0-9a-fA-F:.]+\](?::\d+)?|[0-9a-fA-F:]*::[0-9a-fA-F:]*|[\w.-]+(?::\d+)?)"
 _PACKAGES_NETWORK: Final = "check the network connection, and whether it needs a proxy"
 
@@ -211,16 +208,23 @@ def wants_oauth(error: AuthError) -> bool:
     return "resource_metadata" in (error.challenge or "")
 
 
-def credentials_for(error: AuthError, *, oauth: bool = False) -> str:
-    """Return how to supply the credentials that a server asks for; `oauth` is True if it publishes OAuth metadata."""
+def credentials_for(error: AuthError, *, oauth: bool = False, login: str = "toolcrib auth login NAME") -> str:
+    """Return how to supply the credentials that a server asks for.
+
+    `oauth` is True if it publishes OAuth metadata, `login` the command that signs in to it.
+    """
     challenge = error.challenge or ""
     if error.status == 403:
+        lacking = parse_challenges([challenge])
+        if lacking is not None and lacking.error == "insufficient_scope" and error.authorization_url is not None:
+            more = "".join(f" --scope {scope}" for scope in lacking.scope)
+            return f"`{login}{more}` requests the missing scopes"
         scope = re.search(r'scope="?([^",]+)', challenge)
         return (
             f"get credentials {f'with the scope {scope[1]}' if scope else 'that allow it'} from the server's operator"
         )
-    if oauth or wants_oauth(error):
-        return OAUTH_FIX
+    if oauth or wants_oauth(error) or error.authorization_url is not None:
+        return f"`{login}` signs you in; in Python, pass auth=OAuth()"
     if challenge.lower().startswith("basic"):
         return 'put user and password in base64 under headers: "Authorization": "Basic ${CREDENTIALS}"'
     return (

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.errors import ConfigError
 from toolcrib._util.sealing import (
     KEY_VARIABLE,
     Sealer,
@@ -18,6 +17,7 @@ from toolcrib._util.sealing import (
     read_key_file,
     rotate_key_file,
 )
+from toolcrib.errors import ConfigError
 
 SECRETS = {"env.TOKEN": "canary-value", "url.user": "ü:\n\ud800"}
 

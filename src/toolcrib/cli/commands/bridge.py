@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from ...bridge.proxy import Proxy
-from ...config import HttpServer, ServerConfig, SseServer
+from ...config import HttpServer, SseServer
 from ...diagnostics.causes import without_stderr
 from ...errors import StartError
 from ...policy.filters import static_filter
 from ...server.serving.run import run_to_end, serve
+from ...settings import ServerEntry
 from ...settings.variables import Scope
 from ..console import note
-from ..exit_codes import CliError, code_of, hint_for
+from ..exit_codes import CliError, Exit, code_of, hint_for
 from ..lazy_command import Invocation
 from ..serve_options import (
     ServeParameters,
@@ -26,6 +27,7 @@ from ..serve_options import (
     choose_transport,
     with_plain_logging,
 )
+from ..server_sign_in import with_stored_sign_in
 from ..settings_edit import pairs
 from ..target import choose
 
@@ -40,20 +42,23 @@ def command(
 ) -> None:
     """Offer a server to clients that use another transport."""
     transport, where = choose_transport(**options)
-    name, upstream = _upstream(server, config, invocation.command)
+    entry = _upstream(server, config, invocation.command)
     if header:
-        upstream = _with_headers(upstream, header)
-    proxy_options: dict[str, Any] = {"name": name, "stderr_handler": note}
+        entry = _with_headers(entry, header)
+    proxy_options: dict[str, Any] = {"name": entry.name, "stderr_handler": note}
     if timeout is not None:
         proxy_options |= {"connect_timeout": timeout, "discovery_timeout": timeout}
     with_plain_logging(invocation.debug)
-    bridging = _bridge(upstream, transport, proxy_options, where)
+    bridging = _bridge(entry, transport, proxy_options, where)
     with as_options():
-        run_to_end(announce(name, transport, bridging))
+        run_to_end(announce(entry.name, transport, bridging))
 
 
-async def _bridge(upstream: ServerConfig, transport: Transport, options: dict[str, Any], where: dict[str, Any]) -> None:
-    proxy = Proxy(upstream, alone=transport is Transport.STDIO, **options)
+async def _bridge(entry: ServerEntry, transport: Transport, options: dict[str, Any], where: dict[str, Any]) -> None:
+    entry = await with_stored_sign_in(entry)
+    if entry.config is None:
+        raise entry.error or CliError(f"{entry.name} has no settings", code=Exit.CONFIG)
+    proxy = Proxy(entry.config, alone=transport is Transport.STDIO, **entry.client_options, **options)
     try:
         try:
             await proxy.start()
@@ -64,8 +69,8 @@ async def _bridge(upstream: ServerConfig, transport: Transport, options: dict[st
         await proxy.close()
 
 
-def _upstream(server: str | None, config: Path | None, command: Sequence[str]) -> tuple[str, ServerConfig]:
-    """Return the server to offer, and its name, with the tool filter of the settings."""
+def _upstream(server: str | None, config: Path | None, command: Sequence[str]) -> ServerEntry:
+    """Return the server to offer, with the tool filter of the settings."""
     if server is None and not command:
         raise CliError(
             "no server given",
@@ -75,13 +80,15 @@ def _upstream(server: str | None, config: Path | None, command: Sequence[str]) -
     if entry.config is None:
         raise entry.error or CliError(f"{entry.name} has no settings")
     if entry.allowed_tools is None and not entry.blocked_tools:
-        return entry.name, entry.config
-    return entry.name, replace(entry.config, tool_filter=static_filter(entry.allowed_tools, entry.blocked_tools))
+        return entry
+    rules = static_filter(entry.allowed_tools, entry.blocked_tools)
+    return replace(entry, config=replace(entry.config, tool_filter=rules))
 
 
-def _with_headers(config: ServerConfig, given: Sequence[str]) -> ServerConfig:
+def _with_headers(entry: ServerEntry, given: Sequence[str]) -> ServerEntry:
+    config = entry.config
     if not isinstance(config, HttpServer | SseServer):
         raise CliError("--header: only a server behind a URL takes headers")
     scope = Scope(os.environ)
     more = {name: scope.expand(value) for name, value in pairs("--header", given).items()}
-    return replace(config, headers={**(config.headers or {}), **more})
+    return replace(entry, config=replace(config, headers={**(config.headers or {}), **more}))

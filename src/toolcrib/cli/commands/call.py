@@ -20,6 +20,7 @@ from ..lazy_command import Invocation
 from ..lookup import find_tool, split_words
 from ..progress import Meter
 from ..render import count_files, names_file, show_block, show_result
+from ..server_sign_in import SignInMayHelp, retry_after_sign_in
 from ..target import Target, open_servers
 
 _JSON_EXAMPLE: Final = """toolcrib call NAME --args '{"key": "value"}'"""
@@ -46,7 +47,8 @@ def command(
     base = _object(sys.stdin.read() if "-" in rest else _text(given))
     rest = [word for word in rest if word != "-"]
     request = _CallRequest(name, rest, base, check, yes, as_json, output)
-    return _call(target.owner_of(name), request, timeout)
+    owners = target.owner_of(name)
+    return retry_after_sign_in(owners.settings.entries, lambda: _call(owners, request, timeout))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,11 @@ async def _call(target: Target, request: _CallRequest, timeout: float | None) ->
     }
     # Failures of servers that do not have the tool do not matter.
     async with open_servers(target, timeout=timeout, report_failures=len(target.names) == 1, **handlers) as session:
-        tool = await find_tool(session, request.name)
+        try:
+            tool = await find_tool(session, request.name)
+        except CliError as exc:
+            errors = {state.name: state.last_error for state in session.failed if state.last_error is not None}
+            raise SignInMayHelp(exc, errors) from exc
         arguments = arguments_for(tool, request.words, request.base, check=request.check)
         timeouts: dict[str, Any] = target.call_timeouts(tool.server) if timeout is None else {}
         with meter:

@@ -24,7 +24,7 @@ async def command(
     **chosen: Unpack[ServerParameters],
 ) -> int:
     """List the tools, or search them."""
-    async with open_chosen(invocation, **chosen) as session:
+    async with open_chosen(invocation, offer_sign_in=True, **chosen) as session:
         if search:
             tools = await session.hub.search_tools(search, limit=limit)
         else:

@@ -55,6 +55,7 @@ async def command(
     target = choose([word for word in words if word not in arguments], config, invocation.command)
     if timeout is not None:
         target = target.with_timeout(timeout)
+    target = await target.with_stored_sign_ins()
     monitor = Monitor(target.settings, level=cast("LogLevel", level), approve=TerminalUser().approve)
     doing = [partial(_subscribe, monitor, uri) for uri in uris]
     doing.append(partial(_poll, monitor, poll))

@@ -1,0 +1,52 @@
+"""`toolcrib auth login`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...settings import ServerEntry
+from ..console import say, show_json
+from ..lazy_command import Invocation
+from ..server_sign_in import describe, sign_in
+from ..target import choose_remote
+
+if TYPE_CHECKING:
+    from ...oauth.providers import SignInStatus
+
+
+async def command(
+    _invocation: Invocation,
+    server: str,
+    no_browser: bool,
+    scopes: Sequence[str],
+    config: Path | None,
+    as_json: bool,
+    timeout: float | None,
+) -> None:
+    """Sign in to a remote server."""
+    entry = choose_remote(server, config)
+    requested = [scope for each in scopes for scope in each.split()]
+    status = await sign_in(entry, use_browser=not no_browser, scopes=requested, timeout=timeout)
+    if as_json:
+        show_json(status_as_json(entry, status))
+    elif status is None:
+        say(f"no sign-in needed: {entry.name} asks for none")
+    else:
+        say(f"signed in to {entry.name} {describe(status)}")
+
+
+def status_as_json(entry: ServerEntry, status: SignInStatus | None) -> dict[str, Any]:
+    """Return a sign-in as a JSON object."""
+    found: dict[str, Any] = {"server": entry.name, "signed_in": status is not None}
+    if status is None:
+        return found
+    return found | {
+        "issuer": status.issuer,
+        "client_id": status.client_id,
+        "resource": status.resource,
+        "scopes": list(status.scopes),
+        "expires_at": status.expires_at,
+        "can_renew": status.can_renew,
+    }

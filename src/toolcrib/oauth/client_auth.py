@@ -55,6 +55,8 @@ class ClientIdentity:
     secret_expires_at: float | None = None
     redirect_uri: str | None = None
     private_key: PrivateKey | None = field(default=None, repr=False)
+    is_unconfirmed: bool = False
+    """Whether another sign-in was begun with a registered client and not completed: it may have been forgotten."""
 
     @property
     def is_registered(self) -> bool:

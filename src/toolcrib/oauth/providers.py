@@ -29,11 +29,10 @@ from .programs import (
     ProgramGrant,
     program_client,
 )
-from .sign_in import DISCOVERED, SignInFlow, SignInOptions, redeem
+from .sign_in import DISCOVERED, SignInFlow, SignInOptions, metadata_of, redeem
 from .stored_sign_in import Grant, StoredSignIn
 from .token_requests import SUBJECT_TYPES, revoke
 from .token_store import FileTokenStore, MemoryTokenStore, TokenStore
-from .well_known import ServerMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +230,9 @@ class OAuth(AuthProvider):
             client = ClientIdentity(
                 grant.client_id, options.client_secret, grant.auth_method, private_key=options.private_key
             )
-        metadata = ServerMetadata(grant.issuer, revocation_endpoint=grant.revocation_endpoint)
         if grant.revocation_endpoint is None:
             return
+        metadata = metadata_of(grant)
         tokens = ((grant.refresh_token, "refresh_token"), (grant.access_token, "access_token"))
         revoked = [await revoke(fetch, metadata, client, token, hint) for token, hint in tokens if token is not None]
         # Many servers do not revoke access tokens that are JWTs; those end with the refresh token.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..config import mask_urls
@@ -80,7 +80,7 @@ class SignInFlow:
             return await self._refresh(current, stored, client)
 
     async def _refresh(self, current: Grant, stored: StoredSignIn, client: ClientIdentity) -> Grant | None:
-        metadata = _metadata_of(current)
+        metadata = metadata_of(current)
         form = {"grant_type": REFRESH, "refresh_token": current.refresh_token, "resource": current.resource}
         try:
             answer = await request_tokens(self._connection.fetch, metadata, client, form)
@@ -192,7 +192,11 @@ class SignInFlow:
         try:
             redirect_uri = listener.redirect_uri if listener is not None else self._redirect_of(known)
             redirect_uri = redirect_uri or PASTE_REDIRECT_URI
-            client = known or await self._register(fetch, found.metadata, redirect_uri)
+            if known is None:
+                client = await self._register(fetch, found.metadata, redirect_uri)
+            else:
+                client = known
+                await self._mark_unconfirmed(client)
             redirect_uri = client.redirect_uri or redirect_uri
             attempt = AuthorizationAttempt(found.metadata, client, redirect_uri, self._resource(found), scopes)
             if interact is None:
@@ -203,6 +207,17 @@ class SignInFlow:
                 await listener.close()
             raise
         return attempt, listener
+
+    async def _mark_unconfirmed(self, client: ClientIdentity) -> None:
+        """Use a registered client for no further sign-in, unless this one, which stores it again, is completed.
+
+        An authorisation server that has forgotten the client shows a page to the person, and this program gets no
+        answer.
+        """
+        if client.is_registered:
+            async with self._account.lock():
+                stored = await self._account.load()
+                await self._account.save(stored.with_client(replace(client, is_unconfirmed=True)))
 
     def _redirect_of(self, client: ClientIdentity | None) -> str | None:
         return self._options.redirect_uri or (client.redirect_uri if client is not None else None)
@@ -223,9 +238,9 @@ class SignInFlow:
             return ClientIdentity(options.client_metadata_url, issuer=metadata.issuer, origin="metadata_url")
         client = stored.client_for(metadata.issuer)
         # A registration that never led to tokens may be unusable, so it is not tried again.
-        if client is None or not any(each.client_id == client.client_id for each in stored.grants):
+        if client is None or client.is_unconfirmed or not is_usable(client):
             return None
-        return client if client.is_registered and is_usable(client) else None
+        return client if any(each.client_id == client.client_id for each in stored.grants) else None
 
     async def _register(self, fetch: Fetch, metadata: ServerMetadata, redirect_uri: str) -> ClientIdentity:
         if metadata.registration_endpoint is None:
@@ -305,14 +320,18 @@ def make_grant(
         token_endpoint=metadata.token_endpoint,
         revocation_endpoint=metadata.revocation_endpoint,
         auth_method=client.auth_method,
+        auth_algorithms=metadata.token_endpoint_auth_algorithms,
         is_legacy=metadata.is_legacy,
     ).mark_new()
 
 
-def _metadata_of(grant: Grant) -> ServerMetadata:
+def metadata_of(grant: Grant) -> ServerMetadata:
     """Return what is known about the authorisation server of a grant without asking it."""
     return ServerMetadata(
-        grant.issuer, token_endpoint=grant.token_endpoint, revocation_endpoint=grant.revocation_endpoint
+        grant.issuer,
+        token_endpoint=grant.token_endpoint,
+        revocation_endpoint=grant.revocation_endpoint,
+        token_endpoint_auth_algorithms=grant.auth_algorithms,
     )
 
 

@@ -16,7 +16,9 @@ from .exit_codes import CliError, Exit
 from .interactive import TerminalUser
 
 if TYPE_CHECKING:
+    from ..oauth.interaction import Interact
     from ..oauth.providers import OAuth, SignInStatus
+    from ..oauth.token_store import TokenStore
 
 T = TypeVar("T")
 
@@ -37,11 +39,18 @@ def obstacle_to_sign_in(entry: ServerEntry) -> Obstacle | None:
     return "off" if is_off else None
 
 
-def make_provider(config: HttpServer | SseServer, **options: Any) -> OAuth:
-    """Return the provider for a server, with the options of its entry; `options` replace them."""
+def make_provider(
+    config: HttpServer | SseServer,
+    *,
+    interact: Interact = None,
+    store: TokenStore | None = None,
+    scopes: Sequence[str] = (),
+) -> OAuth:
+    """Return the provider for a server, with the options of its entry; `scopes` replace those of the entry."""
     from ..oauth.providers import OAuth  # noqa: PLC0415  # only for remote servers
 
-    return OAuth(**{"interact": None, **(config.oauth or {}), **options})
+    given = {**(config.oauth or {}), **({"scopes": scopes} if scopes else {})}
+    return OAuth(**given, interact=interact, store=store)
 
 
 async def stored_status(config: HttpServer | SseServer) -> SignInStatus | None:
@@ -87,9 +96,7 @@ async def sign_in(
         )
     # An earlier sign-in is kept until this one has succeeded.
     fresh, kept = MemoryTokenStore(), FileTokenStore()
-    provider = make_provider(
-        config, interact=_announced(interact), store=fresh, **({"scopes": list(scopes)} if scopes else {})
-    )
+    provider = make_provider(config, interact=_announced(interact), store=fresh, scopes=scopes)
     options: dict[str, Any] = {} if timeout is None else {"connect_timeout": timeout, "discovery_timeout": timeout}
     async with Client(as_singleton(replace(config, oauth=None)), name=entry.name, auth=provider, **options) as client:
         if await provider.status(config.url) is None:

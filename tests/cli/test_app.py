@@ -206,7 +206,8 @@ def test_a_page_of_help_has_examples_and_no_types_of_python(tmp_path: Path) -> N
     assert "Usage: toolcrib call [OPTIONS] [SERVER] NAME [KEY=VALUE]... [-]\n" in shown
     assert "\nExamples:\n  toolcrib call mcp__fs__read_file path=notes.txt\n" in shown
     for name in COMMANDS:
-        assert not re.search(r"<(bool|str|int|float|list|path)\b", run_cli(*name.split(), "--help", cwd=tmp_path).out), name
+        shown = run_cli(*name.split(), "--help", cwd=tmp_path).out
+        assert not re.search(r"<(bool|str|int|float|list|path)\b", shown), name
 
 
 def test_a_command_loads_no_validators(tmp_path: Path) -> None:

@@ -83,20 +83,23 @@ class Account:
         async with self.store.lock(f"{self.key} sign-in"):
             yield
 
-    def begin_sign_in(self, scopes: tuple[str, ...]) -> None:
-        """Count a sign-in; raises `AuthError` if there were too many for these scopes, or consent was just refused."""
+    def check_sign_in(self, scopes: tuple[str, ...]) -> None:
+        """Raise `AuthError` if there were too many sign-ins for these scopes, or consent was just refused."""
         now = time.monotonic()
         if self._refused is not None and now - self._refused[0] < REFUSAL_PAUSE:
             raise AuthError(self._refused[1], status=401)
-        wanted = frozenset(scopes)
         self._sign_ins = [each for each in self._sign_ins if now - each[0] < SIGN_IN_PERIOD]
-        if sum(each[1] == wanted for each in self._sign_ins) >= MAX_SIGN_INS:
+        if sum(each[1] == frozenset(scopes) for each in self._sign_ins) >= MAX_SIGN_INS:
             raise AuthError(
                 f"{mask_urls(self.server)}: {MAX_SIGN_INS} sign-ins within {SIGN_IN_PERIOD / 60:.0f} minutes did not "
                 "help; the server still rejects the tokens. Check the account and its permissions",
                 status=401,
             )
-        self._sign_ins.append((now, wanted))
+
+    def begin_sign_in(self, scopes: tuple[str, ...]) -> None:
+        """Count a sign-in; raises `AuthError` as `check_sign_in` does."""
+        self.check_sign_in(scopes)
+        self._sign_ins.append((time.monotonic(), frozenset(scopes)))
 
     def refuse_sign_ins(self, reason: str) -> None:
         """Ask no person for a while, because consent was refused."""

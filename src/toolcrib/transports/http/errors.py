@@ -24,6 +24,7 @@ from ...errors import (
     SessionExpired,
     ToolcribError,
 )
+from ...oauth.challenge import parse_challenges
 from ...protocol import jsonrpc
 from ...protocol.limits import MAX_ERROR_TEXT
 from ...protocol.sanitize import one_line, printable
@@ -142,8 +143,11 @@ def auth_error(response: ClientResponse, secrets: SecretMask) -> AuthError:
 
 
 def is_refusal(response: ClientResponse) -> bool:
-    challenge = response.headers.get(hdrs.WWW_AUTHENTICATE, "")
-    return response.status == 401 or (response.status == 403 and "insufficient_scope" in challenge)
+    """Return whether other credentials may help: HTTP 401, or 403 because of missing scopes."""
+    if response.status != HTTPStatus.FORBIDDEN:
+        return response.status == HTTPStatus.UNAUTHORIZED
+    challenge = parse_challenges(response.headers.getall(hdrs.WWW_AUTHENTICATE, []))
+    return challenge is not None and challenge.error == "insufficient_scope"
 
 
 def _json(text: bytes) -> dict[str, Any]:

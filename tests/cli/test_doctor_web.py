@@ -103,7 +103,7 @@ def test_the_credentials_that_it_wants_are_reported(tmp_path: Path, status: int,
 
 
 def test_a_server_that_wants_an_oauth_sign_in_is_reported_as_such(tmp_path: Path) -> None:
-    challenge = 'Bearer resource_metadata="https://example.com/.well-known/oauth-protected-resource"'
+    challenge = 'Bearer resource_metadata="http://127.0.0.1:9/.well-known/oauth-protected-resource"'
     with in_background(served(page(401, b"no", more={"www-authenticate": challenge}))) as origin:
         ran = doctor(tmp_path, origin + "/mcp")
     found = steps(ran)["connects"]

@@ -60,6 +60,7 @@ async def explain(
     elif isinstance(error, AuthError):
         report.facts.update(status=error.status, challenge=report.said(error.challenge or ""))
         oauth = wants_oauth(error) or await _has_oauth_metadata(config, error)
+        report.facts["requires_sign_in"] = oauth
         fix = credentials_for(error, oauth=oauth, login=f"toolcrib auth login {report.server}")
         if error.status == 401 and not oauth and _has_credentials(config):
             fix = "check the token in its Authorization header, or get a new one"

@@ -7,11 +7,12 @@ from typing import Final
 from .._util.deadline import Deadline, Stopwatch
 from ..client.client import Client
 from ..config import HttpServer, ServerConfig, SseServer, StdioServer
-from ..errors import ToolcribError
+from ..errors import AuthError, ToolcribError
 from ..policy.filters import StaticFilter
 from ..protocol.versions import MODERN_VERSIONS
 from ..transports.stdio import process
 from ..types import Tool
+from .authorization import examine_sign_in, stored_provider
 from .diagnosis import STDOUT_IS_FOR_MCP, explain, explain_list, older_kind
 from .probe import client_for
 from .report import ServerReport
@@ -26,7 +27,8 @@ async def examine_server(report: ServerReport, config: ServerConfig, rules: Stat
     step = "connects" if isinstance(config, HttpServer | SseServer) else "starts"
     report.on_step(step)
     stopwatch = Stopwatch()
-    client = client_for(config, report.server, deadline.left(), report.hear)
+    auth = await stored_provider(config)
+    client = client_for(config, report.server, deadline.left(), report.hear, auth)
     try:
         await client.connect()
     except ToolcribError as exc:
@@ -38,6 +40,9 @@ async def examine_server(report: ServerReport, config: ServerConfig, rules: Stat
             await examine_server(report, older, rules, deadline)
             return
         await explain(report, step, config, exc, took, deadline, is_noisy=client.counters.malformed > 0)
+        if isinstance(exc, AuthError) and exc.status == 401 and report.facts.get("requires_sign_in"):
+            assert isinstance(config, HttpServer | SseServer)
+            await examine_sign_in(report, config, exc)
         return
     try:
         _note_start(report, step, config, stopwatch.seconds)

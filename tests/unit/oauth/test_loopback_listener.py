@@ -71,3 +71,14 @@ async def test_the_redirect_uri_fixes_port_and_path_and_a_taken_port_is_reported
         assert again.redirect_uri == first.redirect_uri
     finally:
         await again.close()
+
+
+async def test_a_connection_that_a_browser_opened_in_advance_is_closed_with_the_listener() -> None:
+    listener = await LoopbackListener.open()
+    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(listener.redirect_uri).port)
+    async with aiohttp.ClientSession() as browser, browser.get(listener.redirect_uri) as page:
+        assert page.status == 404  # the first connection has been accepted too
+    await listener.close()
+    async with asyncio.timeout(BOUND / 2):  # less than the time that the listener waits for a request
+        assert await reader.read() == b""
+    writer.close()

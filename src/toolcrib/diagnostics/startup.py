@@ -12,10 +12,10 @@ from ..policy.filters import StaticFilter
 from ..protocol.versions import MODERN_VERSIONS
 from ..transports.stdio import process
 from ..types import Tool
-from .authorization import examine_sign_in, stored_provider
 from .diagnosis import STDOUT_IS_FOR_MCP, explain, explain_list, older_kind
 from .probe import client_for
 from .report import ServerReport
+from .sign_in_steps import examine_sign_in, stored_provider
 from .tools import examine_rules, examine_tools
 
 SLOW_START_SECONDS: Final = 5.0

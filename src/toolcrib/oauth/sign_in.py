@@ -176,6 +176,8 @@ class SignInFlow:
     ) -> tuple[AuthorizationAttempt, LoopbackListener | None]:
         """Choose the client and open the listener for the redirect."""
         interact = choose_interaction(self._options.interact)
+        if interact is not None:
+            self._account.check_sign_in(scopes)  # before a client is registered in vain
         known = self._known_client(found.metadata, stored)
         listener: LoopbackListener | None = None
         try:

@@ -169,7 +169,7 @@ def test_reading_a_long_hostile_text_is_quick() -> None:
     "status, challenge, remedy",
     [
         (401, 'Bearer realm="x"', '"Bearer ${TOKEN}"'),
-        (401, 'Bearer resource_metadata="https://example.com/x"', "this version cannot sign in there itself"),
+        (401, 'Bearer resource_metadata="https://example.com/x"', "`toolcrib auth login NAME`"),
         (401, 'Bearer resource_metadata="https://example.com/x"', "auth="),
         (401, 'Basic realm="x"', '"Basic ${CREDENTIALS}"'),
         (401, None, '"Bearer ${TOKEN}"'),

@@ -81,8 +81,8 @@ async def sign_in(
 ) -> SignInStatus | None:
     """Sign in to a server, and store the sign-in in place of an earlier one; None if the server asks for none."""
     from ..client.client import Client  # noqa: PLC0415  # slow
+    from ..oauth.account import Account  # noqa: PLC0415
     from ..oauth.interaction import choose_interaction  # noqa: PLC0415  # only for remote servers
-    from ..oauth.stored_sign_in import storage_key  # noqa: PLC0415
     from ..oauth.token_store import FileTokenStore, MemoryTokenStore  # noqa: PLC0415
 
     config = entry.config
@@ -101,12 +101,12 @@ async def sign_in(
     async with Client(as_singleton(replace(config, oauth=None)), name=entry.name, auth=provider, **options) as client:
         if await provider.status(config.url) is None:
             await _list_tools(client)  # some servers require a sign-in only here
-    status, key = await provider.status(config.url), storage_key(config.url, "")
+    status = await provider.status(config.url)
     if status is not None:
-        text = await fresh.load(key)
-        assert text is not None
-        async with kept.lock(key):
-            await kept.save(key, text)
+        stored = await Account(config.url, "", fresh).load()
+        account = Account(config.url, "", kept)
+        async with account.lock():
+            await account.save((await account.load()).updated(stored))
     return status
 
 

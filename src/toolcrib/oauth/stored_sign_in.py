@@ -129,6 +129,15 @@ class StoredSignIn:
             grants=tuple(each for each in self.grants if each.issuer != issuer),
         )
 
+    def updated(self, newer: StoredSignIn) -> StoredSignIn:
+        """Return `newer`, and of this what belongs to other issuers."""
+        issuers = {*(each.issuer for each in newer.grants), *(each.issuer for each in newer.clients)}
+        return replace(
+            newer,
+            grants=(*newer.grants, *(each for each in self.grants if each.issuer not in issuers)),
+            clients=(*newer.clients, *(each for each in self.clients if each.issuer not in issuers)),
+        )
+
     def to_text(self) -> str:
         """Return this as JSON."""
         clients = [{k: v for k, v in asdict(each).items() if k not in NOT_STORED} for each in self.clients]

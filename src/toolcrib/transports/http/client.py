@@ -125,6 +125,19 @@ def _may_renew(auth: RequestAuthorizer, response: ClientResponse, refusals: Coun
     return errors.is_refusal(response) and refusals[response.status] < most
 
 
+def _authorizer_of(
+    provider: Any,
+    url: str,
+    requests: AuthRequests,
+    hold: Callable[[], AbstractContextManager[None]],
+    secrets: SecretMask,
+) -> RequestAuthorizer:
+    if hasattr(provider, "async_auth_flow"):
+        return ForeignAuthorizer(provider, requests.fetch_following, hold, secrets)
+    authorizer: RequestAuthorizer = provider.connect(url, requests.fetch, hold)
+    return authorizer
+
+
 class HttpClient:
     """The HTTP connections to one server. `hold` pauses deadlines while a person authorises."""
 
@@ -172,19 +185,12 @@ class HttpClient:
             max_line_size=64 * 1024,
             max_field_size=64 * 1024,
         )
-        self._auth_requests = AuthRequests(server, self._guard, self._proxy_for, secrets)
         self._kept = network.Kept()
-        self._authorizer = self._authorizer_of(provider, hold)
-
-    def _authorizer_of(
-        self, provider: Any, hold: Callable[[], AbstractContextManager[None]]
-    ) -> RequestAuthorizer | None:
-        if provider is None:
-            return None
-        if hasattr(provider, "async_auth_flow"):
-            return ForeignAuthorizer(provider, self._auth_requests.fetch_following, hold, self._secrets)
-        authorizer: RequestAuthorizer = provider.connect(self.url, self._auth_requests.fetch, hold)
-        return authorizer
+        self._authorizer: RequestAuthorizer | None = None
+        self._auth_requests: AuthRequests | None = None
+        if provider is not None:
+            self._auth_requests = AuthRequests(server, self._guard, self._proxy_for, secrets)
+            self._authorizer = _authorizer_of(provider, server.url, self._auth_requests, hold, secrets)
 
     def _proxy_for(self, url: str) -> str | None:
         if self._is_direct:
@@ -358,5 +364,6 @@ class HttpClient:
         """Close every connection."""
         if self._authorizer is not None:
             await self._authorizer.close()
-        await self._auth_requests.close()
+        if self._auth_requests is not None:
+            await self._auth_requests.close()
         await self._http.close()

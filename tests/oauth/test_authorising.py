@@ -11,6 +11,7 @@ import pytest
 import toolcrib as tc
 from tests.oauth.authorization_server import AuthorizationServer
 from tests.oauth.person import agree, query_of
+from toolcrib.oauth import account
 
 WAIT = 20.0
 
@@ -333,6 +334,33 @@ async def test_after_three_authorisations_that_did_not_help_no_person_is_asked()
     assert "3 sign-ins within 10 minutes did not help" in str(caught.value)
     assert asked_scopes(server) == [["mcp:read"], *[["mcp:read", "mcp:write"]] * 3]
     assert writes(server) == 3 * 2 + 3
+
+
+async def test_authorisations_are_counted_for_each_set_of_scopes_and_for_ten_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with (
+        AuthorizationServer(write_always_refused=True) as server,
+        tc.Client(server.url, auth=person()) as client,
+    ):
+
+        async def write() -> None:
+            with pytest.raises(tc.AuthError):
+                await client.call_tool("write", {"text": "x"})
+
+        for _ in range(4):
+            await write()
+        server.change(write_scope="mcp:admin")
+        await write()
+        assert asked_scopes(server)[4:] == [["mcp:read", "mcp:write", "mcp:admin"]]
+        for _ in range(3):
+            await write()
+        assert server.counters["authorize"] == 1 + 3 + 3
+
+        assert account.SIGN_IN_PERIOD == 600.0
+        monkeypatch.setattr(account, "SIGN_IN_PERIOD", 0.0)  # the ten minutes are over
+        await write()
+        assert server.counters["authorize"] == 1 + 3 + 3 + 1
 
 
 async def test_a_new_connection_does_not_start_the_count_again() -> None:

@@ -65,6 +65,38 @@ async def test_a_server_that_registers_no_clients_needs_one_of_two_settings(opti
     assert not server.counters["authorize"] + server.counters["token"]
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://app.example/client.json",
+        "https://app.example",
+        "https://app.example/",
+        "https:///client.json",
+        "https://app.example/client.json#part",
+        "https://app.example/client.json#",
+        "https://user@app.example/client.json",
+        "https://user:password@app.example/client.json",
+        "https://app.example/./client.json",
+        "https://app.example/a/../client.json",
+        "https://app.example/a/..",
+        "https://[app.example/client.json",
+        "client.json",
+        "",
+    ],
+)
+def test_the_url_of_a_document_is_checked_when_the_provider_is_made(url: str) -> None:
+    with pytest.raises(tc.ConfigError, match="client_metadata_url: expected an https URL with a path") as caught:
+        person(client_metadata_url=url)
+
+    assert caught.value.key == "client_metadata_url"
+    assert "password" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", [DOCUMENT, "https://app.example:8443/a/..b/.c?d=..", "https://app.example/a/"])
+def test_any_https_url_with_a_path_may_be_a_document(url: str) -> None:
+    person(client_metadata_url=url)
+
+
 # ---- registration ----------------------------------------------------------------------------------------------
 
 

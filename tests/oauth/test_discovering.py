@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 import toolcrib as tc
+from tests.faults.http_kit import make_certificates
 from tests.oauth.authorization_server import AuthorizationServer
 from tests.oauth.person import agree
+from toolcrib.oauth import http
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 OAUTH, OIDC = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
+WAIT = 20.0
 
 
 def person(**given: Any) -> tc.OAuth:
@@ -59,6 +67,35 @@ async def test_a_server_that_is_not_available_is_not_one_without_metadata(endpoi
 
         server.fail_next(endpoint, times=0)
         await sign_in(server, auth)
+
+
+@pytest.mark.parametrize("endpoint", ["resource_metadata", "metadata"])
+@pytest.mark.parametrize("status", [429, 503])
+async def test_stored_credentials_stay_while_the_metadata_is_not_available(endpoint: str, status: int) -> None:
+    async with AuthorizationServer(refresh_tokens="none") as server:
+        store = tc.MemoryTokenStore()
+        await sign_in(server, person(store=store))
+        before = json.loads(await store.load(server.url) or "")
+        server.expire_tokens()
+        server.fail_next(endpoint, times=1000, status=status)
+        with pytest.raises(tc.ConnectError):
+            await sign_in(server, person(store=store))
+
+        after = json.loads(await store.load(server.url) or "")
+
+    assert before["grants"] and before["clients"]
+    assert (after["grants"], after["clients"]) == (before["grants"], before["clients"])
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_default_endpoints_are_not_used_while_the_metadata_is_not_available(status: int) -> None:
+    async with AuthorizationServer(resource_metadata="none", requires_resource=False) as server:
+        server.fail_next("metadata", times=1000, status=status)
+        with pytest.raises(tc.ConnectError):
+            await sign_in(server, mode="legacy")
+
+    assert server.counters["metadata"]
+    assert not server.counters["authorize"] + server.counters["register"] + server.counters["token"]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +193,38 @@ async def test_metadata_that_cannot_be_used_is_an_error(answer: Any) -> None:
     assert not server.counters["register"] + server.counters["token"]
 
 
+@pytest.mark.parametrize("kibibytes, accepted", [(250, True), (257, False)])
+async def test_metadata_has_at_most_256_kib(kibibytes: int, accepted: bool) -> None:
+    async with AuthorizationServer(metadata_changes={"padding": "x" * kibibytes * 1024}) as server:
+        if accepted:
+            await sign_in(server)
+        else:
+            with pytest.raises(tc.AuthError, match="at most 262,144 bytes"):
+                await sign_in(server)
+
+    assert server.counters["register"] == int(accepted)
+
+
+async def test_a_request_without_an_answer_ends_after_30_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert http.REQUEST_TIMEOUT == 30.0
+    monkeypatch.setattr(http, "REQUEST_TIMEOUT", 0.05)
+    async with AuthorizationServer() as server, asyncio.timeout(WAIT):
+        server.hold("metadata")
+        with pytest.raises(tc.ConnectError, match="oauth-authorization-server"):
+            await sign_in(server)
+
+    assert not server.counters["register"]
+
+
+async def test_an_authorisation_makes_at_most_50_requests() -> None:
+    async with AuthorizationServer() as server:
+        server.change(authorization_servers=tuple(f"{{base}}/{n}" for n in range(100)))
+        with pytest.raises(tc.AuthError, match="more than 50 requests"):
+            await sign_in(server)
+
+    assert len([each for each in server.requests if each.endpoint != "mcp"]) == 50
+
+
 async def test_metadata_may_redirect_to_the_same_origin() -> None:
     async with AuthorizationServer(metadata_answer="redirect") as server:
         await sign_in(server)
@@ -186,6 +255,50 @@ async def test_nothing_of_the_server_goes_to_the_authorisation_server() -> None:
     assert len(tokens) == 1
     assert not [each for each in other.requests if each.header("authorization") in tokens or each.header("cookie")]
     assert not {"code", "refresh_token", "code_verifier"} & {name for each in server.requests for name in each.params}
+
+
+async def test_cookies_are_not_carried_between_the_server_and_the_authorisation_server() -> None:
+    async with AuthorizationServer() as server:  # both have the same origin
+        server.fail_next("mcp", status=401, WWW_Authenticate="Bearer", Set_Cookie="of=the-server; Path=/")
+        server.fail_next("metadata", status=302, Location="/moved/oauth", Set_Cookie="of=the-issuer; Path=/")
+        await sign_in(server)
+
+    assert {each.header("cookie") for each in server.seen("mcp")} == {None, "of=the-server"}
+    others = [each for each in server.requests if each.endpoint != "mcp"]
+    assert {"register", "token"} <= {each.endpoint for each in others}
+    assert not [each for each in others if each.endpoint != "authorize" and each.header("cookie")]
+
+
+async def test_the_client_certificate_is_not_shown_to_the_authorisation_server(tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path)
+    context = certificates.server_context(wants_client=True)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    shown: dict[str, bool] = {}
+
+    async def refuse(request: web.BaseRequest) -> web.Response:
+        assert request.transport is not None
+        shown[request.path] = bool(request.transport.get_extra_info("peercert"))
+        hint = f'Bearer resource_metadata="https://{request.host}/metadata"'
+        is_mcp = request.path == "/mcp"
+        return web.Response(status=401 if is_mcp else 404, headers={"WWW-Authenticate": hint} if is_mcp else {})
+
+    runner = web.ServerRunner(web.Server(refuse))
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        config = tc.HttpServer(
+            f"https://127.0.0.1:{runner.addresses[0][1]}/mcp",
+            ca=certificates.path("ca.pem"),
+            client_cert=(certificates.path("client.pem"), certificates.path("client.key")),
+        )
+        with pytest.raises(tc.AuthError):
+            await tc.Client(config, auth=person(), mode="legacy").connect()
+    finally:
+        await runner.cleanup()
+
+    assert shown.pop("/mcp") is True
+    assert {"/metadata", OAUTH, "/register"} <= shown.keys()
+    assert not any(shown.values())
 
 
 async def test_the_first_issuer_whose_metadata_fits_is_taken() -> None:
@@ -235,6 +348,44 @@ async def test_a_new_authorisation_server_gets_nothing_of_the_old_one() -> None:
     assert old not in str(new.requests)
     assert text is not None
     assert old in text  # it stays stored under its issuer
+
+
+async def test_tokens_of_a_former_authorisation_server_stay_stored_and_are_not_used() -> None:
+    async with AuthorizationServer() as old, AuthorizationServer() as new, AuthorizationServer() as server:
+        store = tc.MemoryTokenStore()
+        for each in (old, new):
+            each.trusted = [server]
+            server.change(authorization_servers=(each.issuer,))
+            server.trusted = [each]
+            await sign_in(server, person(store=store))
+        token = (old.counters["token"], set(old.tokens.access))
+        server.requests.clear()
+        new.expire_tokens()
+        await sign_in(server, person(store=store))
+        stored = json.loads(await store.load(server.url) or "")
+
+    assert {each["issuer"] for each in stored["grants"]} == {old.issuer, new.issuer}
+    assert {each["issuer"] for each in stored["clients"]} == {old.issuer, new.issuer}
+    assert stored["grants"][0]["issuer"] == new.issuer
+    assert (old.counters["token"], set(old.tokens.access)) == token
+    assert not [each for each in server.seen("mcp") if (each.header("authorization") or "")[7:] in token[1]]
+    assert not set(old.presentations) & set(new.presentations)
+
+
+async def test_a_client_metadata_document_is_the_client_at_each_authorisation_server() -> None:
+    document = "https://app.example/client.json"
+    async with AuthorizationServer(client_metadata_documents=True) as new, AuthorizationServer() as server:
+        store, new.trusted = tc.MemoryTokenStore(), [server]
+        server.change(client_metadata_documents=True)
+        await sign_in(server, person(store=store, client_metadata_url=document))
+        server.change(authorization_servers=(new.issuer,))
+        server.trusted.append(new)
+        server.revoke_all()
+        await sign_in(server, person(store=store, client_metadata_url=document))
+
+    for each in (server, new):
+        assert [request.params["client_id"] for request in each.seen("authorize")] == [document]
+        assert not each.counters["register"]
 
 
 async def test_a_configured_client_is_not_shown_to_another_authorisation_server() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 import toolcrib as tc
-from toolcrib.oauth.http import is_secure, read_object, same_origin
+from toolcrib.oauth.challenge import Challenge
+from toolcrib.oauth.http import Headers, HttpParts, is_secure, read_object, same_origin
+from toolcrib.oauth.issuer_discovery import canonical_resource, discover
 from toolcrib.oauth.well_known import (
     ServerMetadata,
     covers,
@@ -109,6 +112,51 @@ def test_metadata_of_another_resource_is_rejected(resource: Any) -> None:
 )
 def test_urls_need_tls_except_on_this_machine(url: Any, remote: bool, local: bool) -> None:
     assert (is_secure(url, allow_loopback=False), is_secure(url, allow_loopback=True)) == (remote, local)
+
+
+@pytest.mark.parametrize("server", ["https://tools.example/mcp", "http://127.0.0.1:8000/mcp"])
+@pytest.mark.parametrize("place", ["hint", "issuer", "endpoint"])
+async def test_only_a_server_on_this_machine_may_name_addresses_of_this_machine_without_tls(
+    server: str, place: str
+) -> None:
+    local = "http://127.0.0.1:9"
+    issuer = local if place == "issuer" else ISSUER
+    hint = f"{local}/resource" if place == "hint" else f"{server.removesuffix('/mcp')}/resource"
+    metadata = {
+        "issuer": issuer,
+        "authorization_endpoint": f"{local if place == 'endpoint' else issuer}/authorize",
+        "token_endpoint": f"{issuer}/token",
+        "code_challenge_methods_supported": ["S256"],
+    }
+    documents = {hint: {"resource": server, "authorization_servers": [issuer]}, f"{issuer}{OAUTH}": metadata}
+    asked: list[str] = []
+
+    async def fetch(_method: str, url: str, _headers: Headers, _body: bytes) -> HttpParts:
+        asked.append(url)
+        return (200, [], json.dumps(documents[url]).encode()) if url in documents else (404, [], b"")
+
+    if server.startswith("http:"):
+        assert (await discover(fetch, server, Challenge(hint))).metadata.issuer == issuer
+    else:
+        with pytest.raises(tc.AuthError, match=r"expected an https URL, got http://127\.0\.0\.1:9"):
+            await discover(fetch, server, Challenge(hint))
+        assert not [url for url in asked if url.startswith(local)]
+
+
+@pytest.mark.parametrize(
+    "url, expected",
+    [
+        ("https://a.example", "https://a.example"),
+        ("https://a.example/", "https://a.example"),
+        ("https://a.example/mcp", "https://a.example/mcp"),
+        ("https://a.example/mcp/", "https://a.example/mcp/"),
+        ("https://a.example/mcp#part", "https://a.example/mcp"),
+        ("https://A.example:443/a%2Fb/?x=%20", "https://A.example:443/a%2Fb/?x=%20"),
+        ("https://user:password@a.example/mcp", "https://a.example/mcp"),
+    ],
+)
+def test_the_resource_of_a_server_is_its_url_without_fragment_and_bare_slash(url: str, expected: str) -> None:
+    assert canonical_resource(url) == expected
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,9 @@ class Account:
         return stored
 
     async def save(self, stored: StoredSignIn) -> None:
-        """Write the store, then use its current grant."""
-        await self.store.save(self.key, stored.to_text())
+        """Use the current grant, and write the store. If that fails, this process still has the new tokens."""
         self.grant = stored.current
+        await self.store.save(self.key, stored.to_text())
 
     async def delete(self) -> None:
         """Forget everything about this account at the server."""

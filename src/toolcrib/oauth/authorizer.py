@@ -22,6 +22,7 @@ from ..protocol.sanitize import one_line
 from ..protocol.versions import MODERN_VERSIONS
 from .account import Account
 from .challenge import Challenge, parse_challenges
+from .http import REQUEST_TIMEOUT
 from .request_authorizer import Outgoing, Refusal
 from .stored_sign_in import Grant
 
@@ -60,7 +61,7 @@ class Authorizer:
         self._renewals = TaskSet()
         self._sign_ins = TaskSet()
         self._running: dict[object, asyncio.Task[Grant | None]] = {}
-        self._failed: tuple[str, AuthError] | None = None
+        self._failed: tuple[object, AuthError] | None = None
         self._next_background = 0.0
 
     # ---- a token that is valid -------------------------------------------------------------------------------
@@ -108,11 +109,12 @@ class Authorizer:
         challenge = parse_challenges(values)
         used_token = used.get("Authorization", "")
         lacking = challenge.scope if challenge is not None and refusal.status == FORBIDDEN else ()
+        cause = (used_token, refusal.status, lacking)
         known = self._account.grant
         if known is not None and known.headers["Authorization"] != used_token and known.is_valid(time.time()):
             if set(lacking) <= set(known.scopes_requested):
                 return known.headers  # another call has renewed it
-        elif self._failed is not None and self._failed[0] == used_token and self.rounds > since:
+        elif self._failed is not None and self._failed[0] == cause and self.rounds > since:
             raise copy(self._failed[1])  # the same failed for another call, after this one was sent
         try:
             grant = await self._obtain(request, refusal.status, challenge, known, attempt)
@@ -120,7 +122,7 @@ class Authorizer:
             failure = copy(exc)
             failure.status = refusal.status
             failure.challenge = ", ".join(values) or None
-            self._failed = (used_token, failure)
+            self._failed = (cause, copy(failure))  # a copy: the caller adds its tool to the one that is raised
             raise failure from exc.__cause__
         finally:
             self.rounds += 1
@@ -184,7 +186,7 @@ class Authorizer:
         if self._sign_ins:
             await asyncio.wait(self._sign_ins, timeout=CLOSE_SECONDS)
         if self._renewals:
-            await asyncio.wait(self._renewals, timeout=CLOSE_SECONDS)
+            await asyncio.wait(self._renewals, timeout=REQUEST_TIMEOUT)
         self._renewals.cancel()
 
 

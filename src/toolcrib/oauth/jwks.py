@@ -156,8 +156,9 @@ class IssuerKeys:
             found = self._known(key_id, algorithm)
             if not found and self._problem is None:
                 self._remember_unknown(key_id)
-        if not found and self._problem is not None:
-            raise ConnectError(f"issuer {mask_urls(self._issuer)}: its keys cannot be fetched: {self._problem}")
+        if not found and (self._problem is not None or self._clock() >= self._usable_until):
+            problem = self._problem or "another event loop is fetching them"
+            raise ConnectError(f"issuer {mask_urls(self._issuer)}: its keys cannot be fetched: {problem}")
         return found
 
     def _known(self, key_id: str, algorithm: str) -> list[PublicKey]:

@@ -41,7 +41,7 @@ class LoopbackListener:
         listener = cls(parts.path or "/")
         # Always by address: `localhost` may be an address of another interface in a broken hosts file.
         listener._server = await asyncio.start_server(
-            listener._serve, "127.0.0.1", parts.port or 0, limit=MAX_REQUEST_BYTES
+            listener._serve, "::1" if parts.hostname == "::1" else "127.0.0.1", parts.port or 0, limit=MAX_REQUEST_BYTES
         )
         port = listener._server.sockets[0].getsockname()[1]
         listener.redirect_uri = redirect_uri or f"http://127.0.0.1:{port}{listener._path}"

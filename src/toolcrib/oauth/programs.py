@@ -163,14 +163,16 @@ class ProgramFlow:
         wanted: tuple[str, ...] | None = None
         if more_scopes and used is not None and challenge is not None:
             wanted = tuple(dict.fromkeys((*used.scopes_requested, *challenge.scope)))
-        self._account.begin_sign_in(wanted or ())
-        return await self._request(used, wanted)
+        return await self._request(used, wanted, is_sign_in=True)
 
-    async def _request(self, used: Grant | None, scopes: tuple[str, ...] | None) -> Grant:
+    async def _request(self, used: Grant | None, scopes: tuple[str, ...] | None, *, is_sign_in: bool = False) -> Grant:
         async with self._account.lock():
             current = self._account.grant
-            if current is not None and (used is None or current.access_token != used.access_token):
+            is_newer = current is not None and (used is None or current.access_token != used.access_token)
+            if current is not None and is_newer and set(scopes or ()) <= set(current.scopes_requested):
                 return current
+            if is_sign_in:
+                self._account.check_sign_in(scopes or ())
             fetch, local = limit_requests(self._connection.fetch), is_local(self._connection.server_url)
             found = await fetch_resource_metadata(fetch, self._connection.server_url, self._challenge)
             self._check_issuer(found)
@@ -182,6 +184,8 @@ class ProgramFlow:
             except GrantRefused as exc:
                 raise AuthError(exc.message, status=401) from exc
             grant = make_grant(metadata, target.client, target.resource, target.scopes, answer)
+            if is_sign_in:
+                self._account.begin_sign_in(scopes or ())  # only tokens count: a failing issuer is asked again
             self._account.grant, self._account.is_loaded = grant, True
             return grant
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from .._util.net import is_loopback
 from ..config import mask_urls, wrong
-from ..errors import AuthError, ConfigError, UsageError
+from ..errors import AuthError, ConfigError, ConnectError, ToolcribError, UsageError
 from .account import Account, ConnectionContext
 from .authorization import read_redirect
 from .authorizer import Authorizer, Flow
 from .client_auth import METHODS, ClientIdentity, PrivateKey
 from .client_registration import check_client_metadata_url
 from .http import Fetch, is_secure, open_fetch
-from .interaction import Interact, check_interact
+from .interaction import Interact, can_listen, check_interact
 from .programs import (
     Assertion,
     ClientCredentialsGrant,
@@ -29,7 +28,7 @@ from .programs import (
     ProgramGrant,
     program_client,
 )
-from .sign_in import DISCOVERED, SignInFlow, SignInOptions, metadata_of, redeem
+from .sign_in import DISCOVERED, SignInFlow, SignInOptions, client_of, metadata_of, redeem
 from .stored_sign_in import Grant, StoredSignIn
 from .token_requests import SUBJECT_TYPES, revoke
 from .token_store import FileTokenStore, MemoryTokenStore, TokenStore
@@ -190,10 +189,12 @@ class OAuth(AuthProvider):
     async def finish_sign_in(self, server_url: str, redirected_to: str) -> SignInStatus:
         """Complete a sign-in with the URL that the person was redirected to from `AuthError.authorization_url`."""
         account = self._account(server_url)
-        attempt, account.pending = account.pending, None
+        attempt, answer = account.pending, read_redirect(redirected_to)
         if attempt is None:
             raise UsageError("finish_sign_in: expected an AuthError with an authorization_url before, there was none")
-        code = attempt.read_code(read_redirect(redirected_to))
+        if attempt.matches(answer):  # anyone can send an answer with another state: it must not end the attempt
+            account.pending = None
+        code = attempt.read_code(answer)
         async with open_fetch() as fetch:
             await redeem(fetch, account, attempt, code)
         status = await self.status(server_url)
@@ -219,17 +220,14 @@ class OAuth(AuthProvider):
             await account.store.delete(account.key)
             account.grant = account.pending = None
         async with open_fetch() as fetch:
-            for grant in stored.grants:
-                await self._revoke(fetch, grant, stored)
+            results = [await _outcome(self._revoke(fetch, grant, stored)) for grant in stored.grants]
+        for failure in filter(None, results):
+            raise failure
         return bool(stored.grants or stored.clients)
 
     async def _revoke(self, fetch: Fetch, grant: Grant, stored: StoredSignIn) -> None:
-        client = stored.client_for(grant.issuer, grant.client_id)
-        if client is None or not client.is_registered:
-            options = self._options
-            client = ClientIdentity(
-                grant.client_id, options.client_secret, grant.auth_method, private_key=options.private_key
-            )
+        # Of another client than the configured one only the id: the configured secret must not be sent there.
+        client = client_of(self._options, grant, stored) or ClientIdentity(grant.client_id)
         if grant.revocation_endpoint is None:
             return
         metadata = metadata_of(grant)
@@ -348,6 +346,14 @@ class CrossAppAccess(_Program):
         super().__init__(grant, scopes, resource)
 
 
+async def _outcome(work: Awaitable[None]) -> ToolcribError | None:
+    try:
+        await work
+    except (AuthError, ConnectError) as exc:
+        return exc
+    return None
+
+
 def _scopes(scopes: Sequence[str] | None) -> tuple[str, ...] | None:
     if scopes is None:
         return None
@@ -368,12 +374,12 @@ def _check_redirect(redirect_uri: str, interact: Interact) -> None:
     try:
         parts = urlsplit(redirect_uri)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.fragment
-        port = parts.port
+        _ = parts.port
     except ValueError:
-        valid, port = False, None
+        valid = False
     if not valid:
         raise wrong("redirect_uri", "a URL such as http://127.0.0.1:8765/callback", redirect_uri)
-    if interact == "browser" and not (is_loopback(parts.hostname or "") and parts.scheme == "http" and port):
+    if interact == "browser" and not can_listen(redirect_uri):
         raise wrong("redirect_uri", "an http URL of this machine with a port, because a browser is used", redirect_uri)
 
 

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from .._util.tasks import run_to_end
 from ..config import mask_urls
 from ..errors import AuthError
 from .account import Account, ConnectionContext
@@ -74,7 +75,7 @@ class SignInFlow:
                 return current
             if current.refresh_token is None or current.token_endpoint is None:
                 return None
-            client = self._client_of(current, stored)
+            client = client_of(self._options, current, stored)
             if client is None:
                 return None
             return await self._refresh(current, stored, client)
@@ -96,22 +97,11 @@ class SignInFlow:
             raise
         renewed = current.renewed(answer)
         await self._account.save(stored.with_grant(renewed))
-        self._account.grant = renewed
         return renewed
 
-    def _client_of(self, grant: Grant, stored: StoredSignIn) -> ClientIdentity | None:
-        """Return the client that a grant was made for; None if it is another one than the configured one."""
-        options = self._options
-        if options.client_id is not None:
-            if options.client_id != grant.client_id:
-                return None
-            return ClientIdentity(
-                options.client_id, options.client_secret, grant.auth_method, private_key=options.private_key
-            )
-        if grant.client_id == options.client_metadata_url:
-            return ClientIdentity(grant.client_id, origin="metadata_url")
-        client = stored.client_for(grant.issuer, grant.client_id)
-        return client if client is not None and is_usable(client) else None
+    @property
+    def _interact(self) -> Interact:
+        return choose_interaction(self._options.interact, self._options.redirect_uri)
 
     # ---- a person --------------------------------------------------------------------------------------------
 
@@ -124,7 +114,9 @@ class SignInFlow:
                 await stack.enter_async_context(self._account.lock_sign_in())
             stored = await self._account.load()
             current = stored.current
-            if current is not None and (used is None or current.access_token != used.access_token):
+            lacking = set(challenge.scope) if more_scopes and challenge is not None else set()
+            is_newer = current is not None and (used is None or current.access_token != used.access_token)
+            if current is not None and is_newer and lacking <= set(current.scopes_requested):
                 return current  # another process, or another event loop, has signed in
             return await self._authorize(challenge, stored, more_scopes, allow_legacy)
 
@@ -149,11 +141,7 @@ class SignInFlow:
             scopes = tuple(dict.fromkeys((*before, *challenged)))
         scopes = with_offline_access(scopes, found.metadata)
         pending = self._account.pending
-        if (
-            choose_interaction(options.interact) is None
-            and pending is not None
-            and pending.is_for(found.metadata, scopes)
-        ):
+        if self._interact is None and pending is not None and pending.is_for(found.metadata, scopes):
             raise self._needs_person(pending)
         for is_last in (False, True):
             attempt, listener = await self._begin(fetch, found, stored, scopes)
@@ -163,8 +151,8 @@ class SignInFlow:
                 if exc.error != "invalid_client" or not attempt.client.is_registered or is_last:
                     raise AuthError(exc.message, status=401) from exc
                 # The authorisation server has forgotten the client: register another one, once.
-                stored = stored.without_client(found.metadata.issuer)
                 async with self._account.lock():
+                    stored = (await self._account.load()).without_client(found.metadata.issuer)
                     await self._account.save(stored)
             finally:
                 if listener is not None:
@@ -175,7 +163,7 @@ class SignInFlow:
         self, fetch: Fetch, found: Discovery, stored: StoredSignIn, scopes: tuple[str, ...]
     ) -> tuple[AuthorizationAttempt, LoopbackListener | None]:
         """Choose the client and open the listener for the redirect."""
-        interact = choose_interaction(self._options.interact)
+        interact = self._interact
         if interact is not None:
             self._account.check_sign_in(scopes)  # before a client is registered in vain
         known = self._known_client(found.metadata, stored)
@@ -268,14 +256,15 @@ class SignInFlow:
         if self._connection.on_waiting is not None:
             self._connection.on_waiting(attempt.metadata.issuer)
         with self._connection.hold():
-            answer = await ask_person(choose_interaction(self._options.interact), attempt, listener)
+            answer = await ask_person(self._interact, attempt, listener)
         try:
             code = attempt.read_code(answer)
         except ConsentRefused as exc:
             if exc.error == "access_denied":
                 self._account.refuse_sign_ins(exc.message)
             raise
-        return await redeem(fetch, self._account, attempt, code)
+        # To its end: the code is used up, and the person would have to sign in again.
+        return await run_to_end(redeem(fetch, self._account, attempt, code))
 
 
 async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, code: str) -> Grant:
@@ -296,8 +285,21 @@ async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, 
         elif attempt.client.origin == "configured":  # without the secret: only the issuer that it belongs to
             stored = stored.with_client(ClientIdentity(attempt.client.client_id, issuer=attempt.metadata.issuer))
         await account.save(stored.with_grant(grant))
-    account.grant = grant
     return grant
+
+
+def client_of(options: SignInOptions, grant: Grant, stored: StoredSignIn) -> ClientIdentity | None:
+    """Return the client that a grant was made for; None if it is another one than the configured one."""
+    if options.client_id is not None:
+        if options.client_id != grant.client_id:
+            return None
+        return ClientIdentity(
+            options.client_id, options.client_secret, grant.auth_method, private_key=options.private_key
+        )
+    if grant.client_id == options.client_metadata_url:
+        return ClientIdentity(grant.client_id, origin="metadata_url")
+    client = stored.client_for(grant.issuer, grant.client_id)
+    return client if client is not None and is_usable(client) else None
 
 
 def make_grant(

@@ -46,6 +46,8 @@ class Grant:
     """The algorithms that the token endpoint accepts for `private_key_jwt`; None if unknown."""
     is_legacy: bool = False
     """Whether the authorisation server was found without resource metadata."""
+    is_replaced: bool = False
+    """Whether a later sign-in took its place: it is kept only to be revoked."""
 
     @cached_property
     def headers(self) -> dict[str, str]:
@@ -100,12 +102,12 @@ class StoredSignIn:
 
     @property
     def current(self) -> Grant | None:
-        """The grant that was stored last."""
-        return self.grants[0] if self.grants else None
+        """The grant of the last sign-in; None if it was removed."""
+        return next((each for each in self.grants if not each.is_replaced), None)
 
     def with_grant(self, grant: Grant) -> StoredSignIn:
         """Return this with the grant as the current one; it replaces that of the same issuer, client and resource."""
-        others = tuple(each for each in self.grants if _identity(each) != _identity(grant))
+        others = tuple(replace(each, is_replaced=True) for each in self.grants if _identity(each) != _identity(grant))
         return replace(self, grants=(grant, *others))
 
     def without_grant(self, grant: Grant) -> StoredSignIn:
@@ -131,11 +133,12 @@ class StoredSignIn:
 
     def updated(self, newer: StoredSignIn) -> StoredSignIn:
         """Return `newer`, and of this what belongs to other issuers."""
-        issuers = {*(each.issuer for each in newer.grants), *(each.issuer for each in newer.clients)}
+        issuers = {each.issuer for each in newer.grants}
+        former = (replace(each, is_replaced=True) for each in self.grants if each.issuer not in issuers)
         return replace(
             newer,
-            grants=(*newer.grants, *(each for each in self.grants if each.issuer not in issuers)),
-            clients=(*newer.clients, *(each for each in self.clients if each.issuer not in issuers)),
+            grants=(*newer.grants, *former),
+            clients=newer.clients,
         )
 
     def to_text(self) -> str:

@@ -116,7 +116,7 @@ class TokenVerifier:
         if known is not None:
             if time.time() < known[0]:
                 return self._with_scopes(known[1])
-            del self._verified[digest]
+            self._verified.pop(digest, None)  # another thread may have been faster
         return self._verify(self._token(sent), digest)
 
     def check_query(self, query: bytes) -> None:

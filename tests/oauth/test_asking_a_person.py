@@ -167,6 +167,28 @@ async def test_a_redirect_uri_of_the_user_is_not_replaced_if_its_port_is_taken()
     assert server.counters["authorize"] == server.counters["register"] == 0
 
 
+async def test_the_listener_is_closed_if_the_sign_in_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    opened: asyncio.Future[str] = loop.create_future()
+
+    def show(url: str) -> bool:
+        loop.call_soon_threadsafe(opened.set_result, url)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", show)
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        connecting = asyncio.create_task(connect_and_call(server.url, provider("browser")))
+        port = urlsplit(query_of(await opened)["redirect_uri"]).port
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+        with pytest.raises(OSError):  # refused: nothing listens any more
+            await asyncio.open_connection("127.0.0.1", port)
+    assert server.counters["token"] == 0
+
+
 # ---- deadlines and callers that give up ------------------------------------------------------------------------
 
 

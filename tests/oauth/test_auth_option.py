@@ -91,6 +91,34 @@ async def test_the_extension_of_a_provider_is_declared() -> None:
     }
 
 
+async def test_in_the_modern_era_each_request_declares_the_extension() -> None:
+    async with AuthorizationServer() as server:
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        auth = tc.ClientCredentials(issuer=server.issuer, client_id="ci", client_secret="secret")
+        async with tc.Client(server.url, auth=auth, mode="2026-07-28") as client:
+            await client.call_tool("whoami")
+
+    declared = [
+        each.params["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"]
+        for each in server.seen("mcp")
+        if "id" in each.params
+    ]
+    assert len(declared) >= 3
+    assert all(each == {"io.modelcontextprotocol/oauth-client-credentials": {}} for each in declared)
+
+
+@pytest.mark.parametrize(
+    "provider, expected",
+    [
+        (tc.OAuth, ()),
+        (tc.JwtBearer, ("io.modelcontextprotocol/auth/wif",)),
+        (tc.CrossAppAccess, ("io.modelcontextprotocol/enterprise-managed-authorization",)),
+    ],
+)
+def test_each_provider_names_its_extension(provider: Any, expected: tuple[str, ...]) -> None:
+    assert provider.extensions == expected
+
+
 async def test_without_a_provider_the_error_names_both_ways_to_sign_in() -> None:
     async with AuthorizationServer() as server:
         with pytest.raises(tc.AuthError, match=r"auth=toolcrib\.OAuth\(\).*`toolcrib auth login`") as caught:
@@ -218,6 +246,26 @@ def test_local_servers_load_nothing_of_oauth() -> None:
     found = loaded_by("import toolcrib; toolcrib.Client(toolcrib.StdioServer('true'))")
 
     assert not [name for name in found if name.startswith("toolcrib.oauth")]
+
+
+def test_a_call_of_a_local_server_loads_nothing_of_oauth() -> None:
+    server = (
+        "import toolcrib\n"
+        "server = toolcrib.ToolServer('local')\n"
+        "@server.tool\n"
+        "def double(number: int) -> int: return 2 * number\n"
+        "server.run('stdio')"
+    )
+    found = loaded_by(
+        "import asyncio, toolcrib as tc\n"
+        "async def main():\n"
+        f"    async with tc.Client(tc.StdioServer({sys.executable!r}, ['-c', {server!r}])) as client:\n"
+        "        assert (await client.call_tool('double', {'number': 2})).text == '4'\n"
+        "asyncio.run(main())"
+    )
+
+    assert not [name for name in found if name.startswith("toolcrib.oauth")]
+    assert not found & {"cryptography", "joserfc", "keyring", "aiohttp"}
 
 
 async def test_a_valid_token_loads_no_cryptography(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +121,10 @@ async def test_a_token_that_has_expired_is_replaced_without_a_refresh_token() ->
         ({"client_secret": "s", "private_key": "k"}, "client_secret"),
         ({"client_secret": "s", "issuer": "http://login.example.com"}, "issuer"),
         ({"client_secret": "s", "auth_method": "tls_client_auth"}, "auth_method"),
-        ({"client_secret": "s", "scopes": ["two words"]}, "scopes"),
+        ({"client_secret": "s", "scopes": ["two words"]}, "scopes[0]"),
+        ({"client_secret": 5}, "client_secret"),
+        ({"client_secret": "s", "client_id": ""}, "client_id"),
+        ({"private_key": 5}, "private_key"),
     ],
 )
 def test_wrong_options_of_a_program_are_rejected(given: dict[str, Any], key: str) -> None:
@@ -201,8 +206,46 @@ async def test_a_program_of_an_enterprise_exchanges_the_persons_token() -> None:
     assert redeemed.params["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
-async def test_an_identity_provider_that_issues_another_token_is_rejected() -> None:
-    async with AuthorizationServer(token_changes={"token_type": "Bearer"}) as idp, AuthorizationServer() as server:
+async def test_a_saml_assertion_is_exchanged_and_each_identity_assertion_is_used_once() -> None:
+    async with AuthorizationServer() as idp, AuthorizationServer() as server:
+        server.trusted.append(idp)
+        idp.trusted.append(server)
+        idp.add_client("idp-app")
+        idp.saml_assertions["<saml/>"] = "dave"
+        server.add_client("idp-app", "client_secret_basic", secret="app-secret")
+        auth = tc.CrossAppAccess(
+            issuer=server.issuer,
+            client_id="idp-app",
+            client_secret="app-secret",
+            idp_issuer="https://idp.example.com",
+            idp_token_endpoint=f"{idp.issuer}/token",
+            idp_client_id="idp-app",
+            subject_token="<saml/>",
+            subject_token_type="saml2",
+        )
+        async with tc.Client(server.url, auth=auth) as client:
+            assert "dave" in (await client.call_tool("whoami")).text
+            server.expire_tokens()
+            assert "dave" in (await client.call_tool("whoami")).text
+
+    exchanges = idp.seen("token")
+    assert {each.params["subject_token_type"] for each in exchanges} == {"urn:ietf:params:oauth:token-type:saml2"}
+    assertions = [each.params["assertion"] for each in server.seen("token")]
+    assert len(exchanges) == len(assertions) == len(set(assertions)) == 2
+    assert idp.counters["metadata"] == 0  # its token endpoint is configured
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"token_type": "Bearer"},
+        {"issued_token_type": "urn:ietf:params:oauth:token-type:access_token"},
+        {"issued_token_type": None},
+    ],
+    ids=["another token_type", "another issued_token_type", "no issued_token_type"],
+)
+async def test_an_identity_provider_that_issues_another_token_is_rejected(changes: dict[str, Any]) -> None:
+    async with AuthorizationServer(token_changes=changes) as idp, AuthorizationServer() as server:
         idp.trusted.append(server)
         idp.add_client("idp-app")
         auth = tc.CrossAppAccess(
@@ -218,6 +261,33 @@ async def test_an_identity_provider_that_issues_another_token_is_rejected() -> N
             await whoami(server, auth)
 
     assert server.counters["token"] == 0
+
+
+@pytest.mark.parametrize("kind", ["client credentials", "JWT bearer", "JWT bearer by a function", "cross-app access"])
+async def test_no_secret_of_a_program_is_shown_in_logs_reprs_and_errors(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with AuthorizationServer() as server:
+        given: dict[str, Any] = {"issuer": server.issuer, "client_id": "app"}
+        idp: dict[str, Any] = {"idp_issuer": server.issuer, "idp_client_id": "app", "idp_client_secret": "CANARY-1"}
+        auth: Any = {
+            "client credentials": lambda: tc.ClientCredentials(**given, client_secret="CANARY-1"),
+            "JWT bearer": lambda: tc.JwtBearer(**given, assertion="CANARY.2"),
+            "JWT bearer by a function": lambda: tc.JwtBearer(**given, assertion=lambda _: "CANARY.2"),
+            "cross-app access": lambda: tc.CrossAppAccess(**given, **idp, subject_token="CANARY.2"),
+        }[kind]()
+        sent = "CANARY.2" if "JWT" in kind else "CANARY-1" if kind == "client credentials" else "CANARY-1 CANARY.2"
+        server.fail_next("token", status=400, error="invalid_grant", description=f"no: {sent}")
+
+        with pytest.raises(tc.AuthError, match="invalid_grant: no:") as caught:
+            await whoami(server, auth)
+
+    assert server.counters["token"] == 1
+    own = [each for each in caplog.records if each.name.partition(".")[0] not in ("uvicorn", "aiohttp")]
+    logged = [each.getMessage() + str(each.exc_info) for each in own]
+    text = "\n".join([repr(auth), repr(caught.value), *traceback.format_exception(caught.value), *logged])
+    assert "CANARY" not in text
 
 
 def _public(key: Any) -> Any:

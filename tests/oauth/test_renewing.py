@@ -203,6 +203,33 @@ async def test_a_token_of_another_client_that_expired_meanwhile_is_refreshed_wit
         assert server.counters["authorize"] == 1
 
 
+async def test_a_client_that_is_closed_during_a_renewal_keeps_the_new_tokens() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        store = tc.MemoryTokenStore()
+        oauth, person = sign_ins(store)
+        client = await tc.Client(server.url, auth=oauth).connect()
+        await call(client)
+        server.expire_tokens()
+        gate = server.hold("token-after")
+        calling = asyncio.create_task(call(client))
+        await gate.reached.wait()
+        closing = asyncio.create_task(client.close())
+        with pytest.raises(tc.ToolcribError):
+            await calling
+        assert not closing.done()
+        gate.open()
+        await closing
+        (family,) = server.families.values()
+        assert family.tokens[-1] in str(await store.load(server.url))
+
+        server.expire_tokens()
+        other, _ = sign_ins(store)
+        async with tc.Client(server.url, auth=other) as client:
+            assert await call(client) == "x"
+        assert set(server.presentations.values()) == {1}
+        assert person.asked == 1
+
+
 # ---- failures of the authorisation server ----------------------------------------------------------------------
 
 
@@ -256,6 +283,50 @@ async def test_tokens_are_kept_while_the_server_fails(failure: dict[str, Any]) -
             server.fail_next("token", times=0)
             assert await call(client, timeout=15) == "x"
             assert person.asked == 1
+
+
+class BreakingProxy:
+    """Forwards one request for each connection to a port; the first ones are closed when a request has arrived."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.breaks = 0
+
+    async def __aenter__(self) -> str:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if self.breaks:
+            self.breaks -= 1
+            writer.close()
+            return
+        body = await reader.readexactly(int(head.partition(b"Content-Length: ")[2].split()[0]))
+        back, forth = await asyncio.open_connection("127.0.0.1", self._port)
+        line, _, rest = head.partition(b"\r\n")
+        forth.write(line + b"\r\nConnection: close\r\n" + rest + body)
+        writer.write(await back.read())
+        writer.close()
+        forth.close()
+
+
+async def test_a_connection_to_the_token_endpoint_that_breaks_is_tried_again_within_the_deadline() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        proxy = BreakingProxy(server.port)
+        async with proxy as address:
+            server.change(metadata_changes={"token_endpoint": f"{address}/token"})
+            oauth, person = sign_ins()
+            async with tc.Client(server.url, auth=oauth) as client:
+                await call(client)
+                server.expire_tokens()
+                proxy.breaks = 2
+                assert await call(client, timeout=15) == "x"
+        assert proxy.breaks == 0
+        assert len(refreshes(server)) == person.asked == 1
 
 
 async def test_tokens_are_kept_while_the_server_cannot_be_reached() -> None:
@@ -412,6 +483,29 @@ async def test_logout_revokes_where_it_can_and_forgets(revocation: bool) -> None
         assert revoked == (["refresh_token", "access_token"] if revocation else [])
         assert all(each.is_revoked is revocation for each in server.families.values())
         assert not await oauth.logout(server.url)
+
+
+async def test_a_renewal_that_ends_after_the_logout_began_leaves_no_tokens() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        store = tc.MemoryTokenStore()
+        async with tc.Client(server.url, auth=sign_ins(store)[0]):
+            pass
+        silent = tc.OAuth(interact=None, store=store)
+        async with tc.Client(server.url, auth=silent) as client:
+            await call(client)
+            server.expire_tokens()
+            gate = server.hold("token-after")
+            calling = asyncio.create_task(call(client))
+            await gate.reached.wait()
+            leaving = asyncio.create_task(silent.logout(server.url))
+            await asyncio.sleep(0)  # it has begun
+            gate.open()
+            assert await leaving
+            await asyncio.gather(calling, return_exceptions=True)
+            assert await store.load(server.url) is None
+        (family,) = server.families.values()
+        assert family.is_revoked
+        assert server.seen("revoke")[0].params["token"] == family.tokens[-1]
 
 
 async def test_forget_makes_no_request() -> None:

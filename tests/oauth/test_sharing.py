@@ -1,4 +1,4 @@
-"""Processes share the tokens in a folder."""
+"""Processes share the tokens in a folder, and event loops those of a provider."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import toolcrib as tc
+import toolcrib.sync
 from tests.oauth.authorization_server import AuthorizationServer
 from tests.oauth.person import agree
 
@@ -53,6 +54,27 @@ async def test_a_new_process_renews_an_expired_token_without_discovery_and_witho
             assert server.counters[endpoint] == before[endpoint]
         assert server.counters["token"] == before["token"] + 1
         assert set(server.presentations.values()) == {1}
+
+
+async def test_event_loops_with_one_provider_refresh_once(tmp_path: Path) -> None:
+    async with asyncio.timeout(BOUND), AuthorizationServer() as server:
+        auth = tc.OAuth(interact=agree, store=tc.FileTokenStore(tmp_path / "tokens"))
+        async with tc.Client(server.url, auth=auth):
+            pass
+        server.expire_tokens()
+        gate = server.hold("mcp")
+
+        def call() -> str:
+            with toolcrib.sync.Client(server.url, auth=auth) as client:
+                return client.call_tool("whoami", {}).text
+
+        calls = [asyncio.create_task(asyncio.to_thread(call)) for _ in range(4)]
+        while gate.waiting < 4:  # all of them have sent the token that is refused
+            await asyncio.sleep(0.005)
+        gate.open()
+        assert await asyncio.gather(*calls) == ["alice"] * 4
+        assert list(server.presentations.values()) == [1]
+        assert server.counters["authorize"] == 1
 
 
 async def test_processes_under_load_present_each_token_once_though_one_is_killed_while_it_refreshes(

@@ -28,8 +28,6 @@ from .stored_sign_in import Grant
 
 log = logging.getLogger("toolcrib.oauth")
 
-CLOSE_SECONDS: Final = 5.0
-"""Seconds for a renewal to end when the connection is closed: its answer may have a new refresh token."""
 BACKGROUND_PAUSE: Final = 10.0
 """Seconds between attempts to renew a token in the background."""
 FORBIDDEN: Final = 403
@@ -123,9 +121,9 @@ class Authorizer:
             failure.status = refusal.status
             failure.challenge = ", ".join(values) or None
             self._failed = (cause, copy(failure))  # a copy: the caller adds its tool to the one that is raised
-            raise failure from exc.__cause__
-        finally:
             self.rounds += 1
+            raise failure from exc.__cause__
+        self.rounds += 1  # not for a caller that was cancelled: nothing has ended then
         self._failed = None
         return grant.headers
 
@@ -181,12 +179,11 @@ class Authorizer:
         return task
 
     async def close(self) -> None:
-        """Wait for renewals, which may bring a new refresh token, and cancel sign-ins."""
+        """Cancel sign-ins, and wait for token requests that were sent: their answers may have new refresh tokens."""
         self._sign_ins.cancel()
-        if self._sign_ins:
-            await asyncio.wait(self._sign_ins, timeout=CLOSE_SECONDS)
-        if self._renewals:
-            await asyncio.wait(self._renewals, timeout=REQUEST_TIMEOUT)
+        running = {*self._sign_ins, *self._renewals}
+        if running:
+            await asyncio.wait(running, timeout=REQUEST_TIMEOUT)
         self._renewals.cancel()
 
 

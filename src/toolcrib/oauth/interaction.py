@@ -119,7 +119,7 @@ async def _open_browser(url: str) -> None:
     except (webbrowser.Error, OSError, ValueError):
         is_open = False
     if not is_open:
-        _write(f"Open this address in a browser to sign in:\n\n  {url}\n\n")
+        _write(f"No browser could be started. Open this address in one to sign in:\n\n  {url}\n\n")
 
 
 async def _read_pasted(attempt: AuthorizationAttempt) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ from .authorization import (
 )
 from .challenge import Challenge
 from .client_auth import ClientIdentity, PrivateKey, choose_method
-from .client_registration import is_usable, register_client
+from .client_registration import is_same_redirect, is_usable, register_client
 from .http import Fetch
 from .interaction import PASTE_REDIRECT_URI, Interact, ask_person, choose_interaction, open_listener
 from .issuer_discovery import Discovery, discover, limit_requests
@@ -32,6 +32,9 @@ log = logging.getLogger("toolcrib.oauth")
 
 DISCOVERED: Final = "<discovered>"
 """The value of `resource` that means: what the resource metadata says."""
+
+REFRESH_NOT_ALLOWED: Final = frozenset({"unauthorized_client", "unsupported_grant_type"})
+"""Errors that say that this client can never refresh its tokens: a person has to sign in again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class SignInFlow:
         """
         async with self._account.lock():
             stored = await self._account.load()
-            current = stored.current
+            current = self._account.choose(stored)
             if current is None:
                 return None
             if current.access_token != used.access_token:
@@ -94,6 +97,8 @@ class SignInFlow:
             if exc.error == "invalid_client" and client.is_registered:
                 await self._account.save(stored.without_client(current.issuer))
                 return None
+            if exc.error in REFRESH_NOT_ALLOWED:
+                return None
             raise
         renewed = current.renewed(answer)
         await self._account.save(stored.with_grant(renewed))
@@ -113,7 +118,7 @@ class SignInFlow:
             with self._connection.hold():  # another process may be waiting for the person
                 await stack.enter_async_context(self._account.lock_sign_in())
             stored = await self._account.load()
-            current = stored.current
+            current = self._account.choose(stored)
             lacking = set(challenge.scope) if more_scopes and challenge is not None else set()
             is_newer = current is not None and (used is None or current.access_token != used.access_token)
             if current is not None and is_newer and lacking <= set(current.scopes_requested):
@@ -137,7 +142,8 @@ class SignInFlow:
         challenged = challenge.scope if challenge is not None else ()
         scopes = first_scopes(options.scopes, challenged, found.scopes_supported)
         if more_scopes:
-            before = stored.current.scopes_requested if stored.current is not None else scopes
+            known = self._account.choose(stored)
+            before = known.scopes_requested if known is not None else scopes
             scopes = tuple(dict.fromkeys((*before, *challenged)))
         scopes = with_offline_access(scopes, found.metadata)
         pending = self._account.pending
@@ -230,6 +236,8 @@ class SignInFlow:
         # A registration that never led to tokens may be unusable, so it is not tried again.
         if client is None or client.is_unconfirmed or not is_usable(client):
             return None
+        if options.redirect_uri is not None and not is_same_redirect(options.redirect_uri, client.redirect_uri):
+            return None  # registered with another address, at which nothing would listen
         return client if any(each.client_id == client.client_id for each in stored.grants) else None
 
     async def _register(self, fetch: Fetch, metadata: ServerMetadata, redirect_uri: str) -> ClientIdentity:
@@ -253,10 +261,12 @@ class SignInFlow:
 
     async def _complete(self, fetch: Fetch, attempt: AuthorizationAttempt, listener: LoopbackListener | None) -> Grant:
         log.info("waiting for a person to sign in: %s", attempt.shown_url)
-        if self._connection.on_waiting is not None:
-            self._connection.on_waiting(attempt.metadata.issuer)
-        with self._connection.hold():
-            answer = await ask_person(self._interact, attempt, listener)
+        self._connection.on_waiting(attempt.metadata.issuer)
+        try:
+            with self._connection.hold():
+                answer = await ask_person(self._interact, attempt, listener)
+        finally:
+            self._connection.on_waiting(None)
         try:
             code = attempt.read_code(answer)
         except ConsentRefused as exc:
@@ -291,7 +301,8 @@ async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, 
 def client_of(options: SignInOptions, grant: Grant, stored: StoredSignIn) -> ClientIdentity | None:
     """Return the client that a grant was made for; None if it is another one than the configured one."""
     if options.client_id is not None:
-        if options.client_id != grant.client_id:
+        # The secret belongs to the configured issuer: no other one must see it.
+        if options.client_id != grant.client_id or options.issuer not in (None, grant.issuer):
             return None
         return ClientIdentity(
             options.client_id, options.client_secret, grant.auth_method, private_key=options.private_key
@@ -308,6 +319,8 @@ def make_grant(
     resource: str | None,
     scopes: tuple[str, ...],
     answer: TokenAnswer,
+    *,
+    is_for_program: bool = False,
 ) -> Grant:
     """Return the grant for a new answer of a token endpoint."""
     if answer.token_type not in ("bearer", "n_a"):
@@ -326,6 +339,7 @@ def make_grant(
         auth_method=client.auth_method,
         auth_algorithms=metadata.token_endpoint_auth_algorithms,
         is_legacy=metadata.is_legacy,
+        is_for_program=is_for_program,
     ).mark_new()
 
 

@@ -222,6 +222,7 @@ async def test_other_answers_of_a_function_are_rejected(answer: Any) -> None:
 
 
 async def test_a_person_who_does_not_answer_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert interaction.SIGN_IN_SECONDS == 300.0
     monkeypatch.setattr(interaction, "SIGN_IN_SECONDS", 0.01)
 
     async def wait(_: str) -> str:

@@ -73,6 +73,25 @@ async def test_the_redirect_uri_fixes_port_and_path_and_a_taken_port_is_reported
         await again.close()
 
 
+async def test_the_answer_is_expected_at_the_path_of_the_redirect_uri() -> None:
+    first = await LoopbackListener.open()
+    port = urlsplit(first.redirect_uri).port
+    await first.close()
+    listener = await LoopbackListener.open(f"http://localhost:{port}/mcp/oauth")
+    try:
+        assert listener.redirect_uri == f"http://localhost:{port}/mcp/oauth"
+        waiting = asyncio.create_task(listener.wait(is_expected, BOUND))
+        await asyncio.sleep(0)
+        async with aiohttp.ClientSession() as browser:
+            async with browser.get(f"http://127.0.0.1:{port}/callback?code=c&state=right") as page:
+                assert page.status == 404
+            async with browser.get(f"http://127.0.0.1:{port}/mcp/oauth?code=c&state=right") as page:
+                assert page.status == 200
+        assert await waiting == {"code": "c", "state": "right"}
+    finally:
+        await listener.close()
+
+
 async def test_a_connection_that_a_browser_opened_in_advance_is_closed_with_the_listener() -> None:
     listener = await LoopbackListener.open()
     reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(listener.redirect_uri).port)

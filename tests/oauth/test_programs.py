@@ -121,7 +121,10 @@ async def test_a_token_that_has_expired_is_replaced_without_a_refresh_token() ->
         ({"client_secret": "s", "private_key": "k"}, "client_secret"),
         ({"client_secret": "s", "issuer": "http://login.example.com"}, "issuer"),
         ({"client_secret": "s", "auth_method": "tls_client_auth"}, "auth_method"),
-        ({"client_secret": "s", "scopes": ["two words"]}, "scopes"),
+        ({"client_secret": "s", "scopes": ["two words"]}, "scopes[0]"),
+        ({"client_secret": 5}, "client_secret"),
+        ({"client_secret": "s", "client_id": ""}, "client_id"),
+        ({"private_key": 5}, "private_key"),
     ],
 )
 def test_wrong_options_of_a_program_are_rejected(given: dict[str, Any], key: str) -> None:

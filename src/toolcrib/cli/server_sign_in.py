@@ -96,6 +96,9 @@ async def sign_in(
         )
     # An earlier sign-in is kept until this one has succeeded.
     fresh, kept = MemoryTokenStore(), FileTokenStore()
+    account = Account(config.url, "", kept)
+    # The issuers that clients are bound to are known from the start: a secret must not go to another one.
+    await Account(config.url, "", fresh).save(replace(await account.load(), grants=()))
     provider = make_provider(config, interact=_announced(interact), store=fresh, scopes=scopes)
     options: dict[str, Any] = {} if timeout is None else {"connect_timeout": timeout, "discovery_timeout": timeout}
     async with Client(as_singleton(replace(config, oauth=None)), name=entry.name, auth=provider, **options) as client:
@@ -104,7 +107,6 @@ async def sign_in(
     status = await provider.status(config.url)
     if status is not None:
         stored = await Account(config.url, "", fresh).load()
-        account = Account(config.url, "", kept)
         async with account.lock():
             await account.save((await account.load()).updated(stored))
     return status

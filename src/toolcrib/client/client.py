@@ -128,7 +128,12 @@ class Client(AsyncOnly):
         """Return the provider with events about sign-ins; providers of other libraries have none."""
         if not hasattr(auth, "observed"):
             return auth
-        return auth.observed(lambda issuer: self._listeners.emit(SignInStarted(self._settings.name, issuer)))
+        return auth.observed(self._note_sign_in)
+
+    def _note_sign_in(self, issuer: str | None) -> None:
+        self._supervisor.note_sign_in(issuer)
+        if issuer is not None:
+            self._listeners.emit(SignInStarted(self._settings.name, issuer))
 
     # ---- the connection --------------------------------------------------------------------------------------
 

@@ -201,6 +201,8 @@ def _handler(key: str, value: Any) -> Any:
 
 
 def _auth(key: str, value: Any) -> Any:
+    if isinstance(value, type):
+        raise wrong(key, f"an object, such as {value.__name__}()", value)
     if value is None or callable(getattr(value, "async_auth_flow", None)):
         return value
     if callable(getattr(value, "connect", None)) and hasattr(value, "extensions"):  # an `AuthProvider`

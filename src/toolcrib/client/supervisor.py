@@ -64,6 +64,7 @@ USUAL_RETRIES: Final = ReconnectPolicy().max_retries or 0
 HEALTH_TIMEOUT: Final = 5.0
 """Seconds in which a server that left several requests unanswered must answer a ping."""
 UNAUTHORISED: Final = 401
+WAITING: Final = "waiting for a person to sign in"
 
 
 class Phase(enum.Enum):
@@ -280,6 +281,14 @@ class Supervisor:
             self._unauthorised = True
             self._impair(session, ConnectionState.NEEDS_AUTH, exc)
         self._count_failures()
+
+    def note_sign_in(self, issuer: str | None) -> None:
+        """Show in the status that a person is asked to sign in; None: no longer."""
+        status = self._tracker.status
+        if issuer is not None:
+            self._tracker.become(status.state, f"{WAITING} at {issuer}")
+        elif status.reason.startswith(WAITING):
+            self._tracker.become(status.state)
 
     def record_timeout(self, session: Session) -> None:
         """Record that a deadline passed. After several in a row without any message, ping the server."""

@@ -59,7 +59,8 @@ def _is_passable(value: Any) -> bool:
     return True
 
 
-def _text(key: str, value: Any) -> str:
+def check_text(key: str, value: Any) -> str:
+    """Check a string that must not be empty."""
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not value or not _is_passable(value):
         raise wrong(key, "a non-empty string without NUL and lone surrogates", value)
@@ -67,7 +68,7 @@ def _text(key: str, value: Any) -> str:
 
 
 def _optional_text(key: str, value: Any) -> str | None:
-    return None if value is None else _text(key, value)
+    return None if value is None else check_text(key, value)
 
 
 def check_arguments(key: str, value: Any) -> tuple[str, ...]:
@@ -141,10 +142,10 @@ def _client_cert(key: str, value: Any) -> str | tuple[str, str] | None:
     if value is None:
         return None
     if isinstance(value, str | os.PathLike):
-        return _text(key, value)
+        return check_text(key, value)
     if not isinstance(value, Sequence) or len(value) != 2:
         raise wrong(key, "the path of a PEM file, or a pair of paths: certificate and key", value)
-    return _text(f"{key}[0]", value[0]), _text(f"{key}[1]", value[1])
+    return check_text(f"{key}[0]", value[0]), check_text(f"{key}[1]", value[1])
 
 
 def _oauth(key: str, value: Any) -> OAuthOptions | None:
@@ -153,15 +154,21 @@ def _oauth(key: str, value: Any) -> OAuthOptions | None:
     if not isinstance(value, Mapping):
         raise wrong(key, "a mapping of sign-in options; an empty one means the defaults", value)
     check_known(value, list(OAUTH_KEYS), f"{key}.")
+    return check_oauth_options(value, f"{key}.")
+
+
+def check_oauth_options(values: Mapping[str, Any], prefix: str = "") -> OAuthOptions:
+    """Check the options of a sign-in; errors name them with this prefix."""
     # None is the same as absent, except for `resource`: there it means that the parameter is not sent.
-    given = {name: item for name, item in value.items() if item is not None or name == "resource"}
-    return OAuthOptions({name: _OAUTH_CHECKS[name](f"{key}.{name}", item) for name, item in given.items()})
+    given = {name: item for name, item in values.items() if item is not None or name == "resource"}
+    return OAuthOptions({name: _OAUTH_CHECKS[name](f"{prefix}{name}", item) for name, item in given.items()})
 
 
-def _scopes(key: str, value: Any) -> tuple[str, ...]:
+def check_scopes(key: str, value: Any) -> tuple[str, ...]:
+    """Check scopes of OAuth: a list, or a string with spaces between them."""
     given = value.split() if isinstance(value, str) else value
     expected = "a list of scopes, or a string of scopes separated by spaces"
-    if not isinstance(given, Sequence) or isinstance(given, bytes):
+    if not isinstance(given, Collection) or isinstance(given, Mapping | bytes):
         raise wrong(key, expected, value)
     for at, scope in enumerate(given):
         if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
@@ -255,10 +262,10 @@ def check_known(values: Mapping[Any, Any], known: list[str], prefix: str) -> Non
 
 
 _OAUTH_CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
-    "client_id": _text,
-    "client_secret": _text,
+    "client_id": check_text,
+    "client_secret": check_text,
     "client_metadata_url": _url,
-    "scopes": _scopes,
+    "scopes": check_scopes,
     "issuer": _url,
     "redirect_uri": _url,
     "resource": _resource,
@@ -266,11 +273,11 @@ _OAUTH_CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
 }
 
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "command": _text,
+    "command": check_text,
     "args": check_arguments,
     "env": _env,
     "cwd": _optional_text,
-    "python": _text,
+    "python": check_text,
     "url": _url,
     "headers": _headers,
     "streamable": _flag,

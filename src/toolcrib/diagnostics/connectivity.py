@@ -11,9 +11,10 @@ from urllib.parse import SplitResult, urlsplit
 
 from .._util.deadline import Deadline, Stopwatch
 from .._util.net import is_loopback
+from .._util.proxies import proxy_of_environment
 from ..config import HttpServer, SseServer, mask_urls, secrets_of
 from ..errors import ConfigError
-from ..transports.http.network import proxy_of_environment, tls
+from ..transports.http.network import tls
 from .report import ServerReport
 
 EXPIRES_SOON: Final = 14 * 24 * 3600

@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from .._util.deadline import Deadline
+from .._util.proxies import proxy_of_environment
 from ..client.connector import OLDER
 from ..config import HttpServer, ServerConfig, SseServer, StdioServer, mask_urls
 from ..config.launchers import Launch, parse_command
@@ -24,7 +25,7 @@ from ..errors import (
 )
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
 from ..transports.factory import older_way
-from ..transports.http.network import proxy_of_environment, tls
+from ..transports.http.network import tls
 from .causes import credentials_for, diagnose, wants_oauth, without_stderr
 from .probe import client_for
 from .report import ServerReport

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from urllib.parse import urlsplit
 
+from .._util.proxies import proxy_of_environment
 from ..config import HttpServer, SecretMask, ServerConfig, SseServer, mask_urls
 from ..errors import AuthError, ConfigError, ToolcribError
 from ..oauth.challenge import parse_challenges
@@ -13,7 +14,6 @@ from ..oauth.issuer_discovery import fetch_resource_metadata, is_local
 from ..oauth.providers import OAuth
 from ..oauth.well_known import PKCE_METHOD, ServerMetadata, fetch_server_metadata, origin_of
 from ..transports.http.auth_requests import AuthRequests
-from ..transports.http.network import proxy_of_environment
 from .report import ServerReport
 
 Web = HttpServer | SseServer

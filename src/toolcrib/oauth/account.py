@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..config import mask_urls
 from ..errors import AuthError
 from .authorization import AuthorizationAttempt
 from .http import Fetch
@@ -30,8 +29,8 @@ class ConnectionContext:
     fetch: Fetch
     hold: Callable[[], AbstractContextManager[None]]
     """Pauses the deadlines of calls while a person is asked."""
-    on_waiting: Callable[[str], None] | None = None
-    """Called with the issuer when a person is asked."""
+    on_waiting: Callable[[str | None], None]
+    """Called with the issuer when a person is asked, and with None when that has ended."""
 
 
 @dataclass
@@ -41,6 +40,8 @@ class Account:
     server: str
     name: str
     store: TokenStore
+    choose: Callable[[StoredSignIn], Grant | None] = lambda stored: next(iter(stored.grants_of(None)), None)
+    """Returns the stored grant that fits the options of the provider."""
     grant: Grant | None = None
     is_loaded: bool = False
     pending: AuthorizationAttempt | None = None
@@ -56,22 +57,24 @@ class Account:
     async def load(self) -> StoredSignIn:
         """Read the store, and take over its current grant if this process has an older one."""
         stored = StoredSignIn.from_text(await self.store.load(self.key), self.server, self.name)
-        current = stored.current
+        current = self.choose(stored)
         if current is None or self.grant is None or current.access_token != self.grant.access_token:
             self.grant = current
         self.is_loaded = True
         return stored
 
     async def save(self, stored: StoredSignIn) -> None:
-        """Write the store, then use its current grant."""
+        """Use the current grant, and write the store. If that fails, this process still has the new tokens."""
+        self.grant = self.choose(stored)
         await self.store.save(self.key, stored.to_text())
-        self.grant = stored.current
 
-    async def delete(self) -> None:
-        """Forget everything about this account at the server."""
-        async with self.lock():
+    async def delete(self) -> StoredSignIn:
+        """Forget everything about this account at the server; return what was stored."""
+        async with self.lock():  # a renewal that runs now must not store new tokens afterwards
+            stored = await self.load()
             await self.store.delete(self.key)
             self.grant = self.pending = None
+        return stored
 
     def lock(self) -> AbstractAsyncContextManager[None]:
         """Return the lock around a change of the stored sign-in, between all processes."""
@@ -80,19 +83,20 @@ class Account:
     @asynccontextmanager
     async def lock_sign_in(self) -> AsyncIterator[None]:
         """Hold the lock while a person is asked, so that only one process asks. Renewals are not locked out."""
-        async with self.store.lock(f"{self.key} sign-in"):
+        async with self.store.lock(f"{self.key}\nsign-in"):  # account names have no line breaks
             yield
 
     def check_sign_in(self, scopes: tuple[str, ...]) -> None:
         """Raise `AuthError` if there were too many sign-ins for these scopes, or consent was just refused."""
         now = time.monotonic()
         if self._refused is not None and now - self._refused[0] < REFUSAL_PAUSE:
-            raise AuthError(self._refused[1], status=401)
+            left = REFUSAL_PAUSE - (now - self._refused[0])
+            raise AuthError(f"{self._refused[1]}. No person is asked again for {left:.0f} s", status=401)
         self._sign_ins = [each for each in self._sign_ins if now - each[0] < SIGN_IN_PERIOD]
         if sum(each[1] == frozenset(scopes) for each in self._sign_ins) >= MAX_SIGN_INS:
             raise AuthError(
-                f"{mask_urls(self.server)}: {MAX_SIGN_INS} sign-ins within {SIGN_IN_PERIOD / 60:.0f} minutes did not "
-                "help; the server still rejects the tokens. Check the account and its permissions",
+                f"{MAX_SIGN_INS} authorisations within {SIGN_IN_PERIOD / 60:.0f} minutes did not help; the server "
+                "still rejects the tokens. Check the account and its permissions",
                 status=401,
             )
 

@@ -92,7 +92,12 @@ class AuthorizationAttempt:
     def read_code(self, answer: Mapping[str, str]) -> str:
         """Return the code in the answer; raises `AuthError` if it is not the answer to this attempt, or an error."""
         if not self.matches(answer):
-            raise AuthError("the answer to the sign-in has another state. Sign in again", status=401)
+            known = "another state" if answer.keys() & {"code", "error", "state"} else "neither a code nor an error"
+            raise AuthError(
+                f"the answer to the sign-in has {known}. Pass the whole address that the person was sent to, or sign "
+                "in again",
+                status=401,
+            )
         if self.is_expired:
             raise AuthError("the sign-in took too long. Sign in again", status=401)
         self._check_issuer(answer.get("iss"))

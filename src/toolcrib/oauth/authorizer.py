@@ -22,13 +22,12 @@ from ..protocol.sanitize import one_line
 from ..protocol.versions import MODERN_VERSIONS
 from .account import Account
 from .challenge import Challenge, parse_challenges
+from .http import REQUEST_TIMEOUT
 from .request_authorizer import Outgoing, Refusal
 from .stored_sign_in import Grant
 
 log = logging.getLogger("toolcrib.oauth")
 
-CLOSE_SECONDS: Final = 5.0
-"""Seconds for a renewal to end when the connection is closed: its answer may have a new refresh token."""
 BACKGROUND_PAUSE: Final = 10.0
 """Seconds between attempts to renew a token in the background."""
 FORBIDDEN: Final = 403
@@ -60,7 +59,7 @@ class Authorizer:
         self._renewals = TaskSet()
         self._sign_ins = TaskSet()
         self._running: dict[object, asyncio.Task[Grant | None]] = {}
-        self._failed: tuple[str, AuthError] | None = None
+        self._failed: tuple[object, AuthError] | None = None
         self._next_background = 0.0
 
     # ---- a token that is valid -------------------------------------------------------------------------------
@@ -108,11 +107,12 @@ class Authorizer:
         challenge = parse_challenges(values)
         used_token = used.get("Authorization", "")
         lacking = challenge.scope if challenge is not None and refusal.status == FORBIDDEN else ()
+        cause = (used_token, refusal.status, lacking)
         known = self._account.grant
         if known is not None and known.headers["Authorization"] != used_token and known.is_valid(time.time()):
             if set(lacking) <= set(known.scopes_requested):
                 return known.headers  # another call has renewed it
-        elif self._failed is not None and self._failed[0] == used_token and self.rounds > since:
+        elif self._failed is not None and self._failed[0] == cause and self.rounds > since:
             raise copy(self._failed[1])  # the same failed for another call, after this one was sent
         try:
             grant = await self._obtain(request, refusal.status, challenge, known, attempt)
@@ -120,10 +120,10 @@ class Authorizer:
             failure = copy(exc)
             failure.status = refusal.status
             failure.challenge = ", ".join(values) or None
-            self._failed = (used_token, failure)
-            raise failure from exc.__cause__
-        finally:
+            self._failed = (cause, copy(failure))  # a copy: the caller adds its tool to the one that is raised
             self.rounds += 1
+            raise failure from exc.__cause__
+        self.rounds += 1  # not for a caller that was cancelled: nothing has ended then
         self._failed = None
         return grant.headers
 
@@ -179,12 +179,11 @@ class Authorizer:
         return task
 
     async def close(self) -> None:
-        """Wait for renewals, which may bring a new refresh token, and cancel sign-ins."""
+        """Cancel sign-ins, and wait for token requests that were sent: their answers may have new refresh tokens."""
         self._sign_ins.cancel()
-        if self._sign_ins:
-            await asyncio.wait(self._sign_ins, timeout=CLOSE_SECONDS)
-        if self._renewals:
-            await asyncio.wait(self._renewals, timeout=CLOSE_SECONDS)
+        running = {*self._sign_ins, *self._renewals}
+        if running:
+            await asyncio.wait(running, timeout=REQUEST_TIMEOUT)
         self._renewals.cancel()
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote_plus
 
+from .._util.threads import in_daemon_thread, is_async
+from ..config import wrong
 from ..errors import AuthError, ConfigError
 from .well_known import ServerMetadata
 
@@ -26,6 +28,7 @@ METHODS: Final = (BASIC, POST, NONE, PRIVATE_KEY_JWT)
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_SECONDS: Final = 300
 """The life of an assertion that authenticates the client."""
+_KEY_FORMS: Final = "a private key as PEM, a PEM file, a JWK, or a function that signs"
 INSTALL: Final = 'pip install "toolcrib[oauth]"'
 
 _ALGORITHMS: Final = {
@@ -93,6 +96,14 @@ async def authenticate(
     return authenticated, headers
 
 
+def check_private_key(key: PrivateKey | None) -> PrivateKey | None:
+    """Return the key; raises `ConfigError` if it cannot be one. Files are read when a token is requested."""
+    given: Any = key
+    if given is not None and not callable(given) and not (isinstance(given, str | bytes | Path | Mapping) and given):
+        raise wrong("private_key", _KEY_FORMS, key)
+    return key
+
+
 async def _client_assertion(client: ClientIdentity, metadata: ServerMetadata) -> str:
     now = int(time.time())
     claims = {
@@ -106,8 +117,13 @@ async def _client_assertion(client: ClientIdentity, metadata: ServerMetadata) ->
     key = client.private_key
     assert key is not None
     if callable(key):
-        signed = key(claims)
-        return await signed if inspect.isawaitable(signed) else signed
+        # In a thread: it may ask a hardware module or a service.
+        signed: object = key(claims) if is_async(key) else await in_daemon_thread(lambda: key(claims))
+        if inspect.isawaitable(signed):
+            signed = await signed
+        if not isinstance(signed, str):
+            raise AuthError(f"private_key: expected a function that returns a JWT, got {type(signed).__name__}")
+        return signed
     return sign(claims, key, metadata.token_endpoint_auth_algorithms)
 
 
@@ -131,10 +147,13 @@ def sign(
                 loaded = kind.import_key(material)
                 break
     except OSError as exc:
-        reason = exc.strerror or type(exc).__name__
+        where = f" ({key})" if isinstance(key, Path) else ""  # a text may be the key itself
+        reason = f"{exc.strerror or type(exc).__name__}{where}"
+    if loaded is not None and not loaded.is_private:
+        reason, loaded = "a public key", None
     if loaded is None:  # outside the handlers: an exception may contain the key
-        expected = "a private key as PEM, a PEM file, a JWK, or a function that signs"
-        raise ConfigError(f"private_key: expected {expected}, got {reason}", key="private_key", expected=expected)
+        message = f"private_key: expected {_KEY_FORMS}, got {reason}"
+        raise ConfigError(message, key="private_key", expected=_KEY_FORMS)
     public = loaded.as_dict(private=False)
     known = _ALGORITHMS.get(str(public.get("crv") or public.get("kty")), ())
     algorithm = next((each for each in known if accepted is None or each in accepted), None)

@@ -121,6 +121,11 @@ def is_usable(client: ClientIdentity) -> bool:
     return client.secret_expires_at is None or client.secret_expires_at > time.time()
 
 
+def is_same_redirect(some: str, other: str | None) -> bool:
+    """Return whether two redirect URIs are the same, or differ only in the name of this machine."""
+    return other in (some, _other_spelling(some))
+
+
 def _other_spelling(redirect_uri: str) -> str | None:
     parts = urlsplit(redirect_uri)
     other = _LOOPBACK_NAMES.get(parts.hostname or "")

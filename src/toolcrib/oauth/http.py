@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from .._util.net import is_loopback
+from .._util.proxies import proxy_of_environment
 from ..config import mask_urls
 from ..errors import AuthError, ConnectError
 from ..protocol.decompression import Decompressor
@@ -82,18 +83,24 @@ async def exchange(
 
 
 @asynccontextmanager
-async def open_fetch() -> AsyncIterator[Fetch]:
-    """Open a `Fetch` with the system's certificates and the proxies of the environment."""
+async def open_fetch(given: Fetch | None = None) -> AsyncIterator[Fetch]:
+    """Yield the given `Fetch`, or open one with the system's certificates and the proxies of the environment."""
+    if given is not None:
+        yield given
+        return
     import aiohttp  # noqa: PLC0415  # slow to load, and most programs never get here
 
-    async with aiohttp.ClientSession(
-        auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), trust_env=True
-    ) as session:
+    # Without `trust_env`: aiohttp would also send the passwords in a netrc file.
+    async with aiohttp.ClientSession(auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()) as session:
 
         async def fetch(method: str, url: str, headers: Headers, body: bytes) -> HttpParts:
             try:
-                return await exchange(session, method, url, headers, body)
-            except (aiohttp.ClientError, OSError) as exc:  # TimeoutError is an OSError
+                return await exchange(session, method, url, headers, body, proxy=proxy_of_environment(url))
+            except (
+                aiohttp.ClientError,
+                OSError,
+                ValueError,
+            ) as exc:  # TimeoutError is an OSError
                 words = one_line(mask_urls(str(exc))) or type(exc).__name__
                 failure = ConnectError(f"{mask_urls(url)}: the request failed: {words}")
             raise failure  # outside the handler: `exc` may contain the whole URL

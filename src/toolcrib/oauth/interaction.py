@@ -9,7 +9,9 @@ import sys
 import webbrowser
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
+from .._util.net import is_loopback
 from .._util.threads import in_daemon_thread, is_async
 from ..errors import AuthError, ConfigError
 from .authorization import AuthorizationAttempt, read_redirect
@@ -34,10 +36,18 @@ def check_interact(interact: object) -> None:
         raise ConfigError(f"interact: expected {expected}, got {interact!r:.100}", key="interact", expected=expected)
 
 
-def choose_interaction(interact: Interact) -> Interact:
+def can_listen(redirect_uri: str | None) -> bool:
+    """Return whether a listener of this program can receive the redirect: an http URL of this machine with a port."""
+    parts = urlsplit(redirect_uri or "http://127.0.0.1:1")
+    return parts.scheme == "http" and is_loopback(parts.hostname or "") and bool(parts.port)
+
+
+def choose_interaction(interact: Interact, redirect_uri: str | None = None) -> Interact:
     """Return what `"auto"` means here: a browser with a display, pasting on a terminal, else None."""
     if interact != "auto":
         return interact
+    if not can_listen(redirect_uri):
+        return "paste" if _has_terminal() else None
     if os.environ.get("BROWSER") or _has_display():
         return "browser"
     return "paste" if _has_terminal() else None
@@ -109,7 +119,7 @@ async def _open_browser(url: str) -> None:
     except (webbrowser.Error, OSError, ValueError):
         is_open = False
     if not is_open:
-        _write(f"Open this address in a browser to sign in:\n\n  {url}\n\n")
+        _write(f"No browser could be started. Open this address in one to sign in:\n\n  {url}\n\n")
 
 
 async def _read_pasted(attempt: AuthorizationAttempt) -> Mapping[str, str]:

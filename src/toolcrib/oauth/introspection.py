@@ -7,7 +7,6 @@ import base64
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
@@ -95,9 +94,8 @@ class TokenIntrospector:
             del self._inactive[next(iter(self._inactive))]
 
     async def _ask(self, token: str) -> Mapping[str, Any] | None:
-        opened: AbstractAsyncContextManager[Fetch] = open_fetch() if self._fetch is None else nullcontext(self._fetch)
         try:
-            async with asyncio.timeout(TIMEOUT), opened as fetch:
+            async with asyncio.timeout(TIMEOUT), open_fetch(self._fetch) as fetch:
                 return await self._request(fetch, token)
         except (AuthError, ConnectError) as exc:
             problem = exc.message

@@ -12,7 +12,6 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -40,7 +39,8 @@ UNKNOWN_KEY_SECONDS: Final = 30.0
 RETRY_SECONDS: Final = 5.0
 """Seconds between two requests while no key is known."""
 MAX_UNKNOWN: Final = 1_000
-"""Ids of unknown keys that are remembered, each for `MIN_FRESH_SECONDS`; they cause no further requests."""
+"""Ids of unknown keys that are remembered, each for `UNKNOWN_KEY_MEMORY_SECONDS`; they cause no further requests."""
+UNKNOWN_KEY_MEMORY_SECONDS: Final = 60.0
 FETCH_TIMEOUT: Final = 15.0
 """Seconds for all requests of one renewal."""
 RSA_BYTES: Final = range(256, 2049)
@@ -156,8 +156,10 @@ class IssuerKeys:
             found = self._known(key_id, algorithm)
             if not found and self._problem is None:
                 self._remember_unknown(key_id)
-        if not found and self._problem is not None:
-            raise ConnectError(f"issuer {mask_urls(self._issuer)}: its keys cannot be fetched: {self._problem}")
+        # Without any key, no token is known to be wrong: another event loop may be fetching them.
+        if not found and (self._problem is not None or self._clock() >= self._usable_until):
+            problem = self._problem or "they have not been received yet"
+            raise ConnectError(f"issuer {mask_urls(self._issuer)}: its keys cannot be fetched: {problem}")
         return found
 
     def _known(self, key_id: str, algorithm: str) -> list[PublicKey]:
@@ -177,7 +179,7 @@ class IssuerKeys:
 
     def _is_known_to_be_unknown(self, key_id: str) -> bool:
         since = self._unknown.get(key_id)
-        return since is not None and self._clock() - since < MIN_FRESH_SECONDS
+        return since is not None and self._clock() - since < UNKNOWN_KEY_MEMORY_SECONDS
 
     def _remember_unknown(self, key_id: str) -> None:
         self._unknown.pop(key_id, None)
@@ -199,9 +201,8 @@ class IssuerKeys:
         return self._renewal
 
     async def _fetch_keys(self) -> None:
-        opened: AbstractAsyncContextManager[Fetch] = open_fetch() if self._fetch is None else nullcontext(self._fetch)
         try:
-            async with asyncio.timeout(FETCH_TIMEOUT), opened as fetch:
+            async with asyncio.timeout(FETCH_TIMEOUT), open_fetch(self._fetch) as fetch:
                 keys, fresh = await self._request_keys(fetch)
         except (AuthError, ConnectError) as exc:
             self._problem = exc.message

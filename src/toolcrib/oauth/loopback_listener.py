@@ -17,7 +17,7 @@ _PAGE: Final = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
     "<body style='font-family:system-ui;max-width:32rem;margin:15vh auto;padding:0 1rem'><h1>{title}</h1><p>{text}</p>"
 )
-_DONE: Final = _PAGE.format(title="You can close this page", text="The answer was passed on to the program that asked.")
+_DONE: Final = _PAGE.format(title="You can close this page", text="The program that opened it has received the answer.")
 _UNKNOWN: Final = _PAGE.format(title="Nothing here", text="This address only receives the answer to a sign-in.")
 
 
@@ -39,9 +39,10 @@ class LoopbackListener:
         """Listen on the port of `redirect_uri`, by default a free one of 127.0.0.1; raises `OSError` if it is taken."""
         parts = urlsplit(redirect_uri or f"http://127.0.0.1:0{DEFAULT_PATH}")
         listener = cls(parts.path or "/")
-        # Always by address: `localhost` may be an address of another interface in a broken hosts file.
+        # By address: `localhost` may be an address of another interface in a broken hosts file.
+        host = parts.hostname or ""
         listener._server = await asyncio.start_server(
-            listener._serve, "127.0.0.1", parts.port or 0, limit=MAX_REQUEST_BYTES
+            listener._serve, "127.0.0.1" if host == "localhost" else host, parts.port or 0, limit=MAX_REQUEST_BYTES
         )
         port = listener._server.sockets[0].getsockname()[1]
         listener.redirect_uri = redirect_uri or f"http://127.0.0.1:{port}{listener._path}"
@@ -54,7 +55,11 @@ class LoopbackListener:
             async with asyncio.timeout(timeout):
                 return await self._answer
         except TimeoutError:
-            raise AuthError(f"the sign-in was not completed within {timeout:.0f} s. Try again", status=401) from None
+            raise AuthError(
+                f"the sign-in was not completed within {timeout:.0f} s. Try again; if the page showed an error, check "
+                "client_id and redirect_uri",
+                status=401,
+            ) from None
 
     async def close(self) -> None:
         """Stop listening, and close connections that browsers opened in advance. Answers are sent to the end."""
@@ -80,7 +85,10 @@ class LoopbackListener:
 
     def _respond(self, head: bytes) -> tuple[str, str]:
         method, _, rest = head.decode("latin-1").partition(" ")
-        target = urlsplit(rest.partition(" ")[0])
+        try:
+            target = urlsplit(rest.partition(" ")[0])
+        except ValueError:
+            return "404 Not Found", _UNKNOWN
         answer = dict(parse_qsl(target.query, keep_blank_values=True))
         if method != "GET" or target.path != self._path or self._answer.done() or not self._is_expected(answer):
             return "404 Not Found", _UNKNOWN

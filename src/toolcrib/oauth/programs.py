@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from ..config import mask_urls
+from .._util.threads import in_daemon_thread, is_async
+from ..config import check_text, mask_urls
 from ..errors import AuthError
 from .account import Account, ConnectionContext
 from .authorization import first_scopes
 from .challenge import Challenge
-from .client_auth import ClientIdentity, PrivateKey, choose_method
+from .client_auth import ClientIdentity, PrivateKey, check_private_key, choose_method
 from .http import Fetch
 from .issuer_discovery import canonical_resource, fetch_resource_metadata, is_local, limit_requests
 from .sign_in import DISCOVERED, make_grant
@@ -83,7 +84,7 @@ class JwtBearerGrant:
 
     issuer: str
     client: ClientIdentity
-    assertion: Assertion
+    assertion: Assertion = field(repr=False)
 
     async def form(self, fetch: Fetch, target: TokenTarget, allow_loopback: bool) -> Mapping[str, str | None]:  # noqa: ARG002
         """Return the parameters of a token request, with a new assertion."""
@@ -100,7 +101,7 @@ class CrossAppGrant:
     """Its issuer, or its token endpoint if `identity_endpoint` is set."""
     identity_endpoint: str | None
     identity_client: ClientIdentity
-    subject: Assertion
+    subject: Assertion = field(repr=False)
     subject_type: str
 
     async def form(self, fetch: Fetch, target: TokenTarget, allow_loopback: bool) -> Mapping[str, str | None]:
@@ -163,14 +164,16 @@ class ProgramFlow:
         wanted: tuple[str, ...] | None = None
         if more_scopes and used is not None and challenge is not None:
             wanted = tuple(dict.fromkeys((*used.scopes_requested, *challenge.scope)))
-        self._account.begin_sign_in(wanted or ())
-        return await self._request(used, wanted)
+        return await self._request(used, wanted, is_sign_in=True)
 
-    async def _request(self, used: Grant | None, scopes: tuple[str, ...] | None) -> Grant:
+    async def _request(self, used: Grant | None, scopes: tuple[str, ...] | None, *, is_sign_in: bool = False) -> Grant:
         async with self._account.lock():
             current = self._account.grant
-            if current is not None and (used is None or current.access_token != used.access_token):
+            is_newer = current is not None and (used is None or current.access_token != used.access_token)
+            if current is not None and is_newer and set(scopes or ()) <= set(current.scopes_requested):
                 return current
+            if is_sign_in:
+                self._account.check_sign_in(scopes or ())
             fetch, local = limit_requests(self._connection.fetch), is_local(self._connection.server_url)
             found = await fetch_resource_metadata(fetch, self._connection.server_url, self._challenge)
             self._check_issuer(found)
@@ -181,7 +184,9 @@ class ProgramFlow:
                 answer = await request_tokens(fetch, metadata, target.client, form)
             except GrantRefused as exc:
                 raise AuthError(exc.message, status=401) from exc
-            grant = make_grant(metadata, target.client, target.resource, target.scopes, answer)
+            grant = make_grant(metadata, target.client, target.resource, target.scopes, answer, is_for_program=True)
+            if is_sign_in:
+                self._account.begin_sign_in(scopes or ())  # only tokens count: a failing issuer is asked again
             self._account.grant, self._account.is_loaded = grant, True
             return grant
 
@@ -220,12 +225,21 @@ async def _metadata(fetch: Fetch, issuer: str, allow_loopback: bool) -> ServerMe
 async def _value(given: Assertion, audience: str) -> str:
     if isinstance(given, str):
         return given
-    value = given(audience)
-    return await value if inspect.isawaitable(value) else value
+    # In a thread: such functions read files, or ask services that may be slow.
+    value: object = given(audience) if is_async(given) else await in_daemon_thread(lambda: given(audience))
+    if inspect.isawaitable(value):
+        value = await value
+    if not isinstance(value, str) or not value:
+        raise AuthError(f"expected a function that returns a token, got {type(value).__name__}")
+    return value
 
 
 def program_client(
     client_id: str | None, client_secret: str | None, private_key: PrivateKey | None, auth_method: str | None
 ) -> ClientIdentity:
     """Return the client of a program; an empty `auth_method` is chosen by what the server supports."""
-    return ClientIdentity(client_id or "", client_secret, auth_method or "", private_key=private_key)
+    if client_id is not None:
+        check_text("client_id", client_id)
+    if client_secret is not None:
+        check_text("client_secret", client_secret)
+    return ClientIdentity(client_id or "", client_secret, auth_method or "", private_key=check_private_key(private_key))

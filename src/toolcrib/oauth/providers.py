@@ -10,16 +10,16 @@ from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from .._util.net import is_loopback
-from ..config import mask_urls, wrong
-from ..errors import AuthError, ConfigError, UsageError
+from .._util.tasks import run_to_end
+from ..config import check_oauth_options, check_scopes, check_text, mask_urls, wrong
+from ..errors import AuthError, ConfigError, ConnectError, UsageError
 from .account import Account, ConnectionContext
 from .authorization import read_redirect
 from .authorizer import Authorizer, Flow
-from .client_auth import METHODS, ClientIdentity, PrivateKey
+from .client_auth import METHODS, ClientIdentity, PrivateKey, check_private_key
 from .client_registration import check_client_metadata_url
 from .http import Fetch, is_secure, open_fetch
-from .interaction import Interact, check_interact
+from .interaction import Interact, can_listen, check_interact
 from .programs import (
     Assertion,
     ClientCredentialsGrant,
@@ -29,7 +29,7 @@ from .programs import (
     ProgramGrant,
     program_client,
 )
-from .sign_in import DISCOVERED, SignInFlow, SignInOptions, metadata_of, redeem
+from .sign_in import DISCOVERED, SignInFlow, SignInOptions, client_of, metadata_of, redeem
 from .stored_sign_in import Grant, StoredSignIn
 from .token_requests import SUBJECT_TYPES, revoke
 from .token_store import FileTokenStore, MemoryTokenStore, TokenStore
@@ -66,18 +66,26 @@ class AuthProvider(ABC):
         server_url: str,
         fetch: Fetch,
         hold: Callable[[], AbstractContextManager[None]],
-        on_waiting: Callable[[str], None] | None = None,
+        on_waiting: Callable[[str | None], None] = lambda _: None,
     ) -> Authorizer:
         """Return what authorises the requests of a new connection to a server."""
         account = self._account(server_url)
         return Authorizer(account, self._flow(account, ConnectionContext(server_url, fetch, hold, on_waiting)))
 
-    def observed(self, on_waiting: Callable[[str], None]) -> ObservedProvider:
-        """Return this provider for one client; `on_waiting` is called with the issuer when a person is asked."""
+    def observed(self, on_waiting: Callable[[str | None], None]) -> ObservedProvider:
+        """Return this provider for one client.
+
+        `on_waiting` is called with the issuer when a person is asked, and with None when that has ended.
+        """
         return ObservedProvider(partial(self.connect, on_waiting=on_waiting))
 
     def _account(self, server_url: str) -> Account:
-        return self._accounts.setdefault(server_url, Account(server_url, self._account_name, self._store))
+        new = Account(server_url, self._account_name, self._store, self._choose)
+        return self._accounts.setdefault(server_url, new)
+
+    @abstractmethod
+    def _choose(self, stored: StoredSignIn) -> Grant | None:
+        """Return the stored grant that fits the options."""
 
     @abstractmethod
     def _flow(self, account: Account, connection: ConnectionContext) -> Flow:
@@ -127,33 +135,41 @@ class OAuth(AuthProvider):
             issuer: The authorisation server to use; it must be one that the server names.
             resource: Replaces the resource parameter; None omits it.
             redirect_uri: The address that receives the answer; default: a free port of 127.0.0.1.
-            interact: `"browser"`, `"paste"` (for terminals without a browser), a function, or None to ask no person.
+            interact: `"browser"`, `"paste"` (for terminals without a browser), a function, or None to raise
+                `AuthError` with the URL instead. `"auto"` is a browser if there is one, else a terminal, else None.
             store: Where tokens are stored; default: `FileTokenStore()`.
             account: Distinguishes several accounts at the same server.
             assume_pkce: Accept servers that do not state that they support PKCE.
         """
-        super().__init__(store if store is not None else FileTokenStore(), account)
-        check_interact(interact)
-        if client_metadata_url is not None:
+        if isinstance(client_metadata_url, str):
             check_client_metadata_url(client_metadata_url)
+        checked = check_oauth_options(
+            {
+                "client_id": client_id,
+                "client_secret": client_secret,
+                "client_metadata_url": client_metadata_url,
+                "scopes": scopes,
+                "issuer": issuer,
+                "redirect_uri": redirect_uri,
+                "assume_pkce": assume_pkce,
+                **({} if resource == DISCOVERED else {"resource": resource}),
+            }
+        )
+        super().__init__(_check_store(store), _check_account(account))
+        check_interact(interact)
         if issuer is not None:
             _check_issuer("issuer", issuer)
         if redirect_uri is not None:
             _check_redirect(redirect_uri, interact)
         if client_id is None and (client_secret is not None or private_key is not None):
             raise ConfigError("client_id: expected one, because a client_secret or private_key is set", key="client_id")
+        if client_secret is not None and private_key is not None:
+            raise _one_credential()
         self._options = SignInOptions(
-            client_id=client_id,
-            client_secret=client_secret,
-            private_key=private_key,
-            client_metadata_url=client_metadata_url,
-            client_name=client_name,
-            scopes=_scopes(scopes),
-            issuer=issuer,
-            resource=resource,
-            redirect_uri=redirect_uri,
+            **checked,
+            private_key=check_private_key(private_key),
+            client_name=check_text("client_name", client_name),
             interact=interact,
-            assume_pkce=assume_pkce,
         )
 
     def __repr__(self) -> str:
@@ -172,9 +188,21 @@ class OAuth(AuthProvider):
     def _flow(self, account: Account, connection: ConnectionContext) -> Flow:
         return SignInFlow(self._options, account, connection)
 
+    def _choose(self, stored: StoredSignIn) -> Grant | None:
+        """Return the stored grant that fits the options; one that can be renewed with them is preferred."""
+        options = self._options
+        fitting = [
+            each
+            for each in stored.grants_of(options.issuer)
+            if options.client_id in (None, each.client_id) and options.resource in (DISCOVERED, each.resource)
+        ]
+        renewable = (each for each in fitting if client_of(options, each, stored) is not None)
+        return next(renewable, next(iter(fitting), None))
+
     async def status(self, server_url: str) -> SignInStatus | None:
         """Return the stored sign-in at a server; None if there is none."""
-        grant = (await self._account(server_url).load()).current
+        account = self._account(server_url)
+        grant = self._choose(await account.load())
         if grant is None:
             return None
         return SignInStatus(
@@ -187,49 +215,55 @@ class OAuth(AuthProvider):
             grant.refresh_token is not None,
         )
 
-    async def finish_sign_in(self, server_url: str, redirected_to: str) -> SignInStatus:
-        """Complete a sign-in with the URL that the person was redirected to from `AuthError.authorization_url`."""
+    async def finish_sign_in(self, server_url: str, redirected_to: str, *, fetch: Fetch | None = None) -> SignInStatus:
+        """Complete a sign-in with the URL that the person was redirected to from `AuthError.authorization_url`.
+
+        `fetch` makes the requests instead of aiohttp, for networks with proxies or certificates of their own.
+        """
+        if not isinstance(redirected_to, str):
+            raise wrong("redirected_to", "the URL of the redirect", redirected_to)
         account = self._account(server_url)
-        attempt, account.pending = account.pending, None
+        attempt, answer = account.pending, read_redirect(redirected_to)
         if attempt is None:
-            raise UsageError("finish_sign_in: expected an AuthError with an authorization_url before, there was none")
-        code = attempt.read_code(read_redirect(redirected_to))
-        async with open_fetch() as fetch:
-            await redeem(fetch, account, attempt, code)
+            raise UsageError(
+                "finish_sign_in: no sign-in is pending for this server. Call it after an AuthError with an "
+                "authorization_url, on the same OAuth object"
+            )
+        if attempt.matches(answer):  # anyone can send an answer with another state: it must not end the attempt
+            account.pending = None
+        code = attempt.read_code(answer)
+        async with open_fetch(fetch) as opened:
+            await run_to_end(redeem(opened, account, attempt, code))
         status = await self.status(server_url)
         assert status is not None
         return status
 
     async def forget(self, server_url: str) -> bool:
         """Remove the stored tokens and registered clients of a server; return whether there were any."""
-        account = self._account(server_url)
-        stored = await account.load()
-        await account.delete()
+        stored = await self._account(server_url).delete()
         return bool(stored.grants or stored.clients)
 
-    async def logout(self, server_url: str) -> bool:
+    async def logout(self, server_url: str, *, fetch: Fetch | None = None) -> bool:
         """Revoke the tokens at the authorisation server, if it offers that, then forget them.
 
         Returns whether there was a sign-in. They are forgotten even if they could not be revoked; then `AuthError` or
-        `ConnectError` is raised.
+        `ConnectError` is raised. `fetch` makes the requests instead of aiohttp.
         """
-        account = self._account(server_url)
-        async with account.lock():  # a renewal that runs now must not store new tokens afterwards
-            stored = await account.load()
-            await account.store.delete(account.key)
-            account.grant = account.pending = None
-        async with open_fetch() as fetch:
+        stored = await self._account(server_url).delete()
+        failures: list[AuthError | ConnectError] = []
+        async with open_fetch(fetch) as opened:
             for grant in stored.grants:
-                await self._revoke(fetch, grant, stored)
+                try:
+                    await self._revoke(opened, grant, stored)
+                except (AuthError, ConnectError) as exc:
+                    failures.append(exc)
+        if failures:
+            raise failures[0]
         return bool(stored.grants or stored.clients)
 
     async def _revoke(self, fetch: Fetch, grant: Grant, stored: StoredSignIn) -> None:
-        client = stored.client_for(grant.issuer, grant.client_id)
-        if client is None or not client.is_registered:
-            options = self._options
-            client = ClientIdentity(
-                grant.client_id, options.client_secret, grant.auth_method, private_key=options.private_key
-            )
+        # Of another client than the configured one only the id: the configured secret must not be sent there.
+        client = client_of(self._options, grant, stored) or ClientIdentity(grant.client_id)
         if grant.revocation_endpoint is None:
             return
         metadata = metadata_of(grant)
@@ -247,11 +281,16 @@ class _Program(AuthProvider):
         super().__init__(MemoryTokenStore(), "")
         _check_issuer("issuer", grant.issuer)
         self._grant = grant
-        self._scopes = _scopes(scopes)
+        self._scopes = None if scopes is None else check_scopes("scopes", scopes)
         self._resource = resource
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(issuer={self._grant.issuer!r}, client_id={self._grant.client.client_id!r})"
+        client_id = self._grant.client.client_id
+        client = f", client_id={client_id!r}" if client_id else ""
+        return f"{type(self).__name__}(issuer={self._grant.issuer!r}{client})"
+
+    def _choose(self, stored: StoredSignIn) -> Grant | None:
+        return next(iter(stored.grants), None)
 
     def _flow(self, account: Account, connection: ConnectionContext) -> Flow:
         return ProgramFlow(self._grant, account, connection, scopes=self._scopes, resource=self._resource)
@@ -278,7 +317,7 @@ class ClientCredentials(_Program):
     ) -> None:
         """Create the provider; either `client_secret` or `private_key` is required."""
         if (client_secret is None) == (private_key is None):
-            raise ConfigError("client_secret, private_key: expected one of them", key="client_secret")
+            raise _one_credential()
         client = program_client(client_id, client_secret, private_key, _auth_method(auth_method))
         super().__init__(ClientCredentialsGrant(issuer, client), scopes, resource)
 
@@ -303,7 +342,7 @@ class JwtBearer(_Program):
     ) -> None:
         """Create the provider."""
         client = program_client(client_id, client_secret, None, None)
-        super().__init__(JwtBearerGrant(issuer, client, assertion), scopes, resource)
+        super().__init__(JwtBearerGrant(issuer, client, _check_assertion("assertion", assertion)), scopes, resource)
 
 
 class CrossAppAccess(_Program):
@@ -336,25 +375,42 @@ class CrossAppAccess(_Program):
         if subject_token_type not in SUBJECT_TYPES:
             raise wrong("subject_token_type", " or ".join(SUBJECT_TYPES), subject_token_type)
         _check_issuer("idp_issuer", idp_issuer)
+        if idp_token_endpoint is not None:
+            _check_issuer("idp_token_endpoint", idp_token_endpoint)
         grant = CrossAppGrant(
             issuer,
             program_client(client_id, client_secret, private_key, None),
             idp_issuer,
             idp_token_endpoint,
             program_client(idp_client_id, idp_client_secret, None, None),
-            subject_token,
+            _check_assertion("subject_token", subject_token),
             subject_token_type,
         )
         super().__init__(grant, scopes, resource)
 
 
-def _scopes(scopes: Sequence[str] | None) -> tuple[str, ...] | None:
-    if scopes is None:
-        return None
-    listed: list[Any] = scopes.split() if isinstance(scopes, str) else list(scopes)
-    if not all(isinstance(each, str) and each.isprintable() and each.split() == [each] for each in listed):
-        raise wrong("scopes", "a list of scopes without spaces", scopes)
-    return tuple(dict.fromkeys(listed))
+def _check_store(store: TokenStore | None) -> TokenStore:
+    if store is None:
+        return FileTokenStore()
+    if isinstance(store, type) or not isinstance(store, TokenStore):
+        raise wrong("store", 'a token store such as FileTokenStore("folder")', store)
+    return store
+
+
+def _check_account(account: Any) -> str:
+    if not isinstance(account, str) or not account.isprintable():
+        raise wrong("account", "a name without line breaks", account)
+    return account
+
+
+def _check_assertion(key: str, assertion: Any) -> Assertion:
+    if not callable(assertion) and not (isinstance(assertion, str) and assertion):
+        raise wrong(key, "a token, or a function that returns one", assertion)
+    return assertion  # type: ignore[no-any-return]
+
+
+def _one_credential() -> ConfigError:
+    return ConfigError("client_secret, private_key: expected one of them", key="client_secret")
 
 
 def _check_issuer(key: str, issuer: str) -> None:
@@ -368,12 +424,12 @@ def _check_redirect(redirect_uri: str, interact: Interact) -> None:
     try:
         parts = urlsplit(redirect_uri)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.fragment
-        port = parts.port
+        _ = parts.port
     except ValueError:
-        valid, port = False, None
+        valid = False
     if not valid:
         raise wrong("redirect_uri", "a URL such as http://127.0.0.1:8765/callback", redirect_uri)
-    if interact == "browser" and not (is_loopback(parts.hostname or "") and parts.scheme == "http" and port):
+    if interact == "browser" and not can_listen(redirect_uri):
         raise wrong("redirect_uri", "an http URL of this machine with a port, because a browser is used", redirect_uri)
 
 

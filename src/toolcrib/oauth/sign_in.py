@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from .._util.tasks import run_to_end
 from ..config import mask_urls
 from ..errors import AuthError
 from .account import Account, ConnectionContext
@@ -18,7 +19,7 @@ from .authorization import (
 )
 from .challenge import Challenge
 from .client_auth import ClientIdentity, PrivateKey, choose_method
-from .client_registration import is_usable, register_client
+from .client_registration import is_same_redirect, is_usable, register_client
 from .http import Fetch
 from .interaction import PASTE_REDIRECT_URI, Interact, ask_person, choose_interaction, open_listener
 from .issuer_discovery import Discovery, discover, limit_requests
@@ -31,6 +32,9 @@ log = logging.getLogger("toolcrib.oauth")
 
 DISCOVERED: Final = "<discovered>"
 """The value of `resource` that means: what the resource metadata says."""
+
+REFRESH_NOT_ALLOWED: Final = frozenset({"unauthorized_client", "unsupported_grant_type"})
+"""Errors that say that this client can never refresh its tokens: a person has to sign in again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +71,14 @@ class SignInFlow:
         """
         async with self._account.lock():
             stored = await self._account.load()
-            current = stored.current
+            current = self._account.choose(stored)
             if current is None:
                 return None
             if current.access_token != used.access_token:
                 return current
             if current.refresh_token is None or current.token_endpoint is None:
                 return None
-            client = self._client_of(current, stored)
+            client = client_of(self._options, current, stored)
             if client is None:
                 return None
             return await self._refresh(current, stored, client)
@@ -93,25 +97,16 @@ class SignInFlow:
             if exc.error == "invalid_client" and client.is_registered:
                 await self._account.save(stored.without_client(current.issuer))
                 return None
+            if exc.error in REFRESH_NOT_ALLOWED:
+                return None
             raise
         renewed = current.renewed(answer)
         await self._account.save(stored.with_grant(renewed))
-        self._account.grant = renewed
         return renewed
 
-    def _client_of(self, grant: Grant, stored: StoredSignIn) -> ClientIdentity | None:
-        """Return the client that a grant was made for; None if it is another one than the configured one."""
-        options = self._options
-        if options.client_id is not None:
-            if options.client_id != grant.client_id:
-                return None
-            return ClientIdentity(
-                options.client_id, options.client_secret, grant.auth_method, private_key=options.private_key
-            )
-        if grant.client_id == options.client_metadata_url:
-            return ClientIdentity(grant.client_id, origin="metadata_url")
-        client = stored.client_for(grant.issuer, grant.client_id)
-        return client if client is not None and is_usable(client) else None
+    @property
+    def _interact(self) -> Interact:
+        return choose_interaction(self._options.interact, self._options.redirect_uri)
 
     # ---- a person --------------------------------------------------------------------------------------------
 
@@ -123,8 +118,10 @@ class SignInFlow:
             with self._connection.hold():  # another process may be waiting for the person
                 await stack.enter_async_context(self._account.lock_sign_in())
             stored = await self._account.load()
-            current = stored.current
-            if current is not None and (used is None or current.access_token != used.access_token):
+            current = self._account.choose(stored)
+            lacking = set(challenge.scope) if more_scopes and challenge is not None else set()
+            is_newer = current is not None and (used is None or current.access_token != used.access_token)
+            if current is not None and is_newer and lacking <= set(current.scopes_requested):
                 return current  # another process, or another event loop, has signed in
             return await self._authorize(challenge, stored, more_scopes, allow_legacy)
 
@@ -145,15 +142,12 @@ class SignInFlow:
         challenged = challenge.scope if challenge is not None else ()
         scopes = first_scopes(options.scopes, challenged, found.scopes_supported)
         if more_scopes:
-            before = stored.current.scopes_requested if stored.current is not None else scopes
+            known = self._account.choose(stored)
+            before = known.scopes_requested if known is not None else scopes
             scopes = tuple(dict.fromkeys((*before, *challenged)))
         scopes = with_offline_access(scopes, found.metadata)
         pending = self._account.pending
-        if (
-            choose_interaction(options.interact) is None
-            and pending is not None
-            and pending.is_for(found.metadata, scopes)
-        ):
+        if self._interact is None and pending is not None and pending.is_for(found.metadata, scopes):
             raise self._needs_person(pending)
         for is_last in (False, True):
             attempt, listener = await self._begin(fetch, found, stored, scopes)
@@ -163,8 +157,8 @@ class SignInFlow:
                 if exc.error != "invalid_client" or not attempt.client.is_registered or is_last:
                     raise AuthError(exc.message, status=401) from exc
                 # The authorisation server has forgotten the client: register another one, once.
-                stored = stored.without_client(found.metadata.issuer)
                 async with self._account.lock():
+                    stored = (await self._account.load()).without_client(found.metadata.issuer)
                     await self._account.save(stored)
             finally:
                 if listener is not None:
@@ -175,7 +169,7 @@ class SignInFlow:
         self, fetch: Fetch, found: Discovery, stored: StoredSignIn, scopes: tuple[str, ...]
     ) -> tuple[AuthorizationAttempt, LoopbackListener | None]:
         """Choose the client and open the listener for the redirect."""
-        interact = choose_interaction(self._options.interact)
+        interact = self._interact
         if interact is not None:
             self._account.check_sign_in(scopes)  # before a client is registered in vain
         known = self._known_client(found.metadata, stored)
@@ -242,6 +236,8 @@ class SignInFlow:
         # A registration that never led to tokens may be unusable, so it is not tried again.
         if client is None or client.is_unconfirmed or not is_usable(client):
             return None
+        if options.redirect_uri is not None and not is_same_redirect(options.redirect_uri, client.redirect_uri):
+            return None  # registered with another address, at which nothing would listen
         return client if any(each.client_id == client.client_id for each in stored.grants) else None
 
     async def _register(self, fetch: Fetch, metadata: ServerMetadata, redirect_uri: str) -> ClientIdentity:
@@ -265,17 +261,20 @@ class SignInFlow:
 
     async def _complete(self, fetch: Fetch, attempt: AuthorizationAttempt, listener: LoopbackListener | None) -> Grant:
         log.info("waiting for a person to sign in: %s", attempt.shown_url)
-        if self._connection.on_waiting is not None:
-            self._connection.on_waiting(attempt.metadata.issuer)
-        with self._connection.hold():
-            answer = await ask_person(choose_interaction(self._options.interact), attempt, listener)
+        self._connection.on_waiting(attempt.metadata.issuer)
+        try:
+            with self._connection.hold():
+                answer = await ask_person(self._interact, attempt, listener)
+        finally:
+            self._connection.on_waiting(None)
         try:
             code = attempt.read_code(answer)
         except ConsentRefused as exc:
             if exc.error == "access_denied":
                 self._account.refuse_sign_ins(exc.message)
             raise
-        return await redeem(fetch, self._account, attempt, code)
+        # To its end: the code is used up, and the person would have to sign in again.
+        return await run_to_end(redeem(fetch, self._account, attempt, code))
 
 
 async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, code: str) -> Grant:
@@ -296,8 +295,22 @@ async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, 
         elif attempt.client.origin == "configured":  # without the secret: only the issuer that it belongs to
             stored = stored.with_client(ClientIdentity(attempt.client.client_id, issuer=attempt.metadata.issuer))
         await account.save(stored.with_grant(grant))
-    account.grant = grant
     return grant
+
+
+def client_of(options: SignInOptions, grant: Grant, stored: StoredSignIn) -> ClientIdentity | None:
+    """Return the client that a grant was made for; None if it is another one than the configured one."""
+    if options.client_id is not None:
+        # The secret belongs to the configured issuer: no other one must see it.
+        if options.client_id != grant.client_id or options.issuer not in (None, grant.issuer):
+            return None
+        return ClientIdentity(
+            options.client_id, options.client_secret, grant.auth_method, private_key=options.private_key
+        )
+    if grant.client_id == options.client_metadata_url:
+        return ClientIdentity(grant.client_id, origin="metadata_url")
+    client = stored.client_for(grant.issuer, grant.client_id)
+    return client if client is not None and is_usable(client) else None
 
 
 def make_grant(
@@ -306,6 +319,8 @@ def make_grant(
     resource: str | None,
     scopes: tuple[str, ...],
     answer: TokenAnswer,
+    *,
+    is_for_program: bool = False,
 ) -> Grant:
     """Return the grant for a new answer of a token endpoint."""
     if answer.token_type not in ("bearer", "n_a"):
@@ -324,6 +339,7 @@ def make_grant(
         auth_method=client.auth_method,
         auth_algorithms=metadata.token_endpoint_auth_algorithms,
         is_legacy=metadata.is_legacy,
+        is_for_program=is_for_program,
     ).mark_new()
 
 

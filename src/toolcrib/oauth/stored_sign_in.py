@@ -46,6 +46,8 @@ class Grant:
     """The algorithms that the token endpoint accepts for `private_key_jwt`; None if unknown."""
     is_legacy: bool = False
     """Whether the authorisation server was found without resource metadata."""
+    is_for_program: bool = False
+    """Whether a program can obtain another one at any time, without a refresh token."""
 
     @cached_property
     def headers(self) -> dict[str, str]:
@@ -54,8 +56,8 @@ class Grant:
 
     @cached_property
     def renew_at(self) -> float | None:
-        """When the renewal in the background begins; None if the expiry is unknown or there is no refresh token."""
-        if self.expires_at is None or self.refresh_token is None:
+        """When the renewal in the background begins; None if the expiry is unknown or a person would be needed."""
+        if self.expires_at is None or (self.refresh_token is None and not self.is_for_program):
             return None
         return self.expires_at - min(RENEW_SECONDS, (self.expires_at - self.obtained_at) * RENEW_SHARE)
 
@@ -91,22 +93,24 @@ class Grant:
 
 @dataclass(frozen=True)
 class StoredSignIn:
-    """The grants and clients for one server and account. The first grant is the current one."""
+    """The grants and clients for one server and account. The grant that was stored last is the first."""
 
     server: str
     account: str = ""
     grants: tuple[Grant, ...] = ()
     clients: tuple[ClientIdentity, ...] = ()
+    issuer: str | None = None
+    """The issuer of the last sign-in: the server may have named another one before. None if there was none."""
 
-    @property
-    def current(self) -> Grant | None:
-        """The grant that was stored last."""
-        return self.grants[0] if self.grants else None
+    def grants_of(self, issuer: str | None) -> tuple[Grant, ...]:
+        """Return the grants of this issuer, or of that of the last sign-in; the one that was stored last is first."""
+        wanted = issuer or self.issuer
+        return tuple(each for each in self.grants if each.issuer == wanted)
 
     def with_grant(self, grant: Grant) -> StoredSignIn:
-        """Return this with the grant as the current one; it replaces that of the same issuer, client and resource."""
-        others = tuple(each for each in self.grants if _identity(each) != _identity(grant))
-        return replace(self, grants=(grant, *others))
+        """Return this with the grant as the last one; it replaces that of the same issuer, client and resource."""
+        others = (each for each in self.grants if _identity(each) != _identity(grant))
+        return replace(self, grants=(grant, *others), issuer=grant.issuer)
 
     def without_grant(self, grant: Grant) -> StoredSignIn:
         """Return this without the grant."""
@@ -119,7 +123,8 @@ class StoredSignIn:
 
     def with_client(self, client: ClientIdentity) -> StoredSignIn:
         """Return this with the client as the one that is registered with its issuer."""
-        return replace(self, clients=(client, *(each for each in self.clients if each.issuer != client.issuer)))
+        others = (each for each in self.clients if (each.issuer, each.origin) != (client.issuer, client.origin))
+        return replace(self, clients=(client, *others))
 
     def without_client(self, issuer: str) -> StoredSignIn:
         """Return this without the registered client of an issuer and its grants."""
@@ -130,18 +135,14 @@ class StoredSignIn:
         )
 
     def updated(self, newer: StoredSignIn) -> StoredSignIn:
-        """Return `newer`, and of this what belongs to other issuers."""
-        issuers = {*(each.issuer for each in newer.grants), *(each.issuer for each in newer.clients)}
-        return replace(
-            newer,
-            grants=(*newer.grants, *(each for each in self.grants if each.issuer not in issuers)),
-            clients=(*newer.clients, *(each for each in self.clients if each.issuer not in issuers)),
-        )
+        """Return `newer` with the grants for other issuers that are stored here."""
+        issuers = {each.issuer for each in newer.grants}
+        return replace(newer, grants=(*newer.grants, *(each for each in self.grants if each.issuer not in issuers)))
 
     def to_text(self) -> str:
         """Return this as JSON."""
         clients = [{k: v for k, v in asdict(each).items() if k not in NOT_STORED} for each in self.clients]
-        document = {"version": VERSION, "server": self.server, "account": self.account}
+        document = {"version": VERSION, "server": self.server, "account": self.account, "issuer": self.issuer}
         return json.dumps({**document, "grants": [asdict(each) for each in self.grants], "clients": clients})
 
     @classmethod
@@ -153,9 +154,10 @@ class StoredSignIn:
                 return cls(server, account)
             grants = tuple(_read(Grant, each) for each in document["grants"])
             clients = tuple(_read(ClientIdentity, each) for each in document["clients"])
+            issuer = document["issuer"]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return cls(server, account)
-        return cls(server, account, grants, clients)
+        return cls(server, account, grants, clients, issuer if isinstance(issuer, str) else None)
 
 
 def _identity(grant: Grant) -> tuple[str, str, str | None]:

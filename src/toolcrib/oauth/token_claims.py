@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -32,7 +33,7 @@ class TokenPrincipal:
     client_id: str | None = None
     scopes: frozenset[str] = frozenset()
     expires_at: float | None = None
-    """Seconds since 1970; None if the issuer did not tell."""
+    """Seconds since 1970; None if unknown."""
     claims: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """All claims of the token, or the introspection response."""
 
@@ -62,7 +63,7 @@ class ClaimRules:
             raise TokenRejected("aud: the token was issued for another resource")
         if claims.get("cnf") is not None:
             raise TokenRejected("cnf: the token is bound to a key, and must not be used as a bearer token")
-        if any(name in claims for name in ID_TOKEN_CLAIMS):
+        if any(name in claims for name in ID_TOKEN_CLAIMS) or ("nonce" in claims and not _scopes(claims)):
             raise TokenRejected("this is an ID token")
         subject = _text(claims, "sub")
         client_id = next((found for name in CLIENT_ID_CLAIMS if (found := _text(claims, name))), None)
@@ -76,6 +77,10 @@ class ClaimRules:
             float(claims["exp"]) if "exp" in claims else None,
             claims,
         )
+
+    def too_old_at(self, claims: Mapping[str, Any]) -> float:
+        """Return the time from which an accepted token is above the maximum age."""
+        return math.inf if self.max_age is None else float(claims["iat"]) + self.max_age + self.leeway
 
     def _check_times(self, claims: Mapping[str, Any], now: float, needs_expiry: bool) -> None:
         expires, starts, issued = (_time(claims, name) for name in ("exp", "nbf", "iat"))

@@ -16,8 +16,8 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
@@ -25,9 +25,13 @@ from typing import Any, Final, Protocol, runtime_checkable
 from .._util.files import read_regular_file
 from .._util.folders import config_folder
 from .._util.sealing import KEY_BYTES, Sealer, SealingKey
+from .._util.tasks import run_to_end
+from ..config import wrong
 from ..errors import ConfigError
 
 LOCK_POLL_SECONDS: Final = 0.02
+MAX_LOCK_POLL_SECONDS: Final = 0.5
+"""Seconds between two attempts to take a lock that is held for long: another process waits for a person."""
 MAX_FILE_BYTES: Final = 1024 * 1024
 KEYRING_SERVICE: Final = "toolcrib"
 KEYRING_NAME: Final = "token-store-key"
@@ -77,8 +81,7 @@ class MemoryTokenStore:
     async def lock(self, key: str) -> AsyncIterator[None]:
         """Hold the lock of a key; tasks of other event loops are excluded too."""
         held = self._locks.setdefault(key, threading.Lock())
-        while not held.acquire(blocking=False):  # noqa: ASYNC110  # another thread may hold it
-            await asyncio.sleep(LOCK_POLL_SECONDS)
+        await _poll(lambda: held.acquire(blocking=False))
         try:
             yield
         finally:
@@ -97,6 +100,8 @@ class FileTokenStore:
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, key: str | bytes | None = None) -> None:
+        if folder is not None and not isinstance(folder, str | os.PathLike):
+            raise wrong("folder", "the path of a folder", folder)
         given = Path(folder).expanduser() if folder is not None else config_folder(os.environ) / "toolcrib" / "tokens"
         self.folder = given
         self._key = key
@@ -113,7 +118,8 @@ class FileTokenStore:
 
     async def save(self, key: str, text: str) -> None:
         """Write the text to a new file, and replace the old one by it."""
-        await asyncio.to_thread(self._save, key, text)
+        # To its end: the thread cannot be cancelled, and the caller may hold the lock.
+        await run_to_end(asyncio.to_thread(self._save, key, text))
 
     async def delete(self, key: str) -> None:
         """Remove the file of a key, if it is there."""
@@ -128,17 +134,9 @@ class FileTokenStore:
         """Hold an advisory lock on a file beside the one of the key; it ends with the process that holds it."""
         self._make_folder()
         path = self._path(key).with_suffix(".lock")
-        # Opened anew each time: a lock belongs to an open file, so tasks and threads exclude each other too.
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as exc:
-            raise _file_error(path, "a file that can be locked, not a link", exc) from exc
-        try:
-            while not _try_lock(descriptor, path):  # noqa: ASYNC110  # another process may hold it
-                await asyncio.sleep(LOCK_POLL_SECONDS)
+        with _lock_file(path) as descriptor:
+            await _poll(lambda: _try_lock(descriptor, path))
             yield
-        finally:
-            os.close(descriptor)
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{sha256(key.encode()).hexdigest()[:32]}.json"
@@ -178,7 +176,11 @@ class FileTokenStore:
             sealed = base64.b64decode(document["sealed"])
         except (binascii.Error, TypeError):
             sealed = b""
-        return self._sealer_in_use().open(sealed, str(document.get("key_id")), key)["text"]
+        sealer, key_id = self._sealer_in_use(), str(document.get("key_id"))
+        if key_id not in sealer.key_ids:
+            advice = "Pass the key that it was encrypted with, or remove the file and sign in again"
+            raise _file_error(path, "a file that was encrypted with this key", advice=advice)
+        return sealer.open(sealed, key_id, key)["text"]
 
     def _save(self, key: str, text: str) -> None:
         self._make_folder()
@@ -202,7 +204,9 @@ class FileTokenStore:
 
     def _sealer_in_use(self) -> Sealer:
         if self._sealer is None:
-            self._sealer = _make_sealer(_key_of_keyring())
+            with _lock_file(self.folder / "keyring.lock") as descriptor:  # one process creates the key
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                self._sealer = _make_sealer(_key_of_keyring())
         return self._sealer
 
 
@@ -211,7 +215,12 @@ def _make_sealer(key: SealingKey) -> Sealer:
 
 
 def _sealing_key(key: str | bytes) -> SealingKey:
-    return SealingKey(key) if isinstance(key, bytes) else SealingKey.parse(key, where="key")
+    if isinstance(key, str | bytes):
+        with suppress(ConfigError):
+            return SealingKey(key) if isinstance(key, bytes) else SealingKey.parse(key)
+    # Outside the handler: a chained exception may contain the key.
+    advice = 'python -c "import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())" prints a new one'
+    raise wrong("key", f'{KEY_BYTES} bytes, the same as URL-safe base64, or "keyring"', key, advice)
 
 
 def _key_of_keyring() -> SealingKey:
@@ -235,6 +244,32 @@ def _key_of_keyring() -> SealingKey:
     expected = "a keyring that works"
     advice = "Use FileTokenStore() without key, or with a key of 32 bytes"
     raise ConfigError(f"key: expected {expected}, got {reason}. {advice}", key="key", expected=expected)
+
+
+@contextmanager
+def _lock_file(path: Path) -> Iterator[int]:
+    """Open a file to lock, and unlock and close it afterwards.
+
+    It is opened anew each time: a lock belongs to an open file, so tasks and threads exclude each other too.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as exc:
+        raise _file_error(path, "a file that can be locked, not a link", exc) from exc
+    try:
+        yield descriptor
+    finally:
+        # Explicitly: a process that was forked meanwhile has the same open file, and would keep the lock.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+async def _poll(try_lock: Callable[[], bool]) -> None:
+    """Wait until the lock is taken; other threads and processes, which may hold it, cannot notify a task."""
+    pause = LOCK_POLL_SECONDS
+    while not try_lock():
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, MAX_LOCK_POLL_SECONDS)
 
 
 def _try_lock(descriptor: int, path: Path) -> bool:

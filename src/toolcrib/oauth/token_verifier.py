@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import re
 import time
 from collections.abc import Awaitable, Iterable, Mapping
@@ -12,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from .._util.net import is_loopback
+from ..config import check_scopes, wrong
 from ..errors import AuthError, ConfigError
 from .http import Fetch, is_secure
 from .introspection import ACTIVE_SECONDS, Introspection, TokenIntrospector
@@ -40,7 +42,6 @@ MAX_VERIFIED: Final = 10_000
 VERIFIED_SECONDS: Final = 300.0
 """Seconds for which a verified token is not verified again."""
 _BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
-_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _REFUSAL: Final = "missing or invalid credentials"
 
 
@@ -75,9 +76,10 @@ class TokenVerifier:
     ) -> None:
         jwks, signed_tokens = _import_jose()
         local = _check_resource(resource)
-        issuers = _check_issuers((issuer,) if isinstance(issuer, str) else tuple(issuer), local)
+        issuers = _check_issuers(issuer, local)
         self.resource = resource
         self.issuers = issuers
+        _check_kinds(leeway, max_age, strict_type, introspection, fetch)
         self.scopes = _check_scopes("scopes", scopes)
         self._required = frozenset(self.scopes)
         supported = _check_scopes("scopes_supported", scopes_supported or ())
@@ -88,7 +90,7 @@ class TokenVerifier:
         self._rules = ClaimRules(frozenset(accepted), leeway, max_age)
         self._keys = {each: jwks.IssuerKeys(each, allow_loopback=local, fetch=fetch) for each in issuers}
         self._introspector = _introspector(introspection, issuers, local, fetch)
-        self._verified: dict[bytes, tuple[float, TokenPrincipal]] = {}
+        self._verified: dict[bytes, tuple[float, float, TokenPrincipal]] = {}
         self.metadata: Mapping[str, Any] = _describe(resource, issuers, (*self.scopes, *supported))
         """The metadata of this resource (RFC 9728)."""
         urls = resource_metadata_urls(resource)
@@ -111,12 +113,14 @@ class TokenVerifier:
         be checked because its issuer does not answer.
         """
         sent = headers.get("authorization", "")
-        digest = hashlib.sha256(sent.encode()).digest()
-        known = self._verified.get(digest)
+        scheme, _, token = sent.partition(" ")
+        # Of the token alone: other spaces, or another case of the scheme, must not make another entry.
+        digest = hashlib.sha256(token.lstrip(" ").encode()).digest()
+        known = self._verified.get(digest) if scheme.lower() == "bearer" else None
         if known is not None:
-            if time.time() < known[0]:
-                return self._with_scopes(known[1])
-            del self._verified[digest]
+            if time.time() < known[0] and time.monotonic() < known[1]:  # the wall clock may be set back
+                return self._with_scopes(known[2])
+            self._verified.pop(digest, None)  # another thread may have been faster
         return self._verify(self._token(sent), digest)
 
     def check_query(self, query: bytes) -> None:
@@ -145,9 +149,10 @@ class TokenVerifier:
         until = time.time() + seconds
         if principal.expires_at is not None:
             until = min(until, principal.expires_at)
+        until = min(until, self._rules.too_old_at(principal.claims))
         if len(self._verified) >= MAX_VERIFIED:
             del self._verified[next(iter(self._verified))]
-        self._verified[digest] = until, principal
+        self._verified[digest] = until, time.monotonic() + seconds, principal
         return self._with_scopes(principal)
 
     async def _verify_signed(self, token: str) -> TokenPrincipal:
@@ -228,37 +233,48 @@ def _introspector(
 def _check_resource(resource: Any) -> bool:
     """Return whether the resource is on this machine; raises `ConfigError` if it is not a URL that can be used."""
     parts = urlsplit(resource) if is_secure(resource, allow_loopback=True) else None
-    if parts is None or "#" in resource or "?" in resource or '"' in resource or not resource.isascii():
+    if parts is None or set('#?"\\') & set(resource) or not resource.isascii():
         expected = "the public https URL of this server, without query and fragment"
         raise ConfigError(f"resource: expected {expected}, got {resource!r:.200}", key="resource", expected=expected)
     return is_loopback(parts.hostname or "")
 
 
-def _check_issuers(issuers: tuple[Any, ...], local: bool) -> tuple[str, ...]:
+def _check_issuers(given: Any, local: bool) -> tuple[str, ...]:
     expected = "the https URL of an authorisation server, or several"
+    issuers = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
     for each in issuers or (None,):
         if not is_secure(each, allow_loopback=local):
             raise ConfigError(f"issuer: expected {expected}, got {each!r:.200}", key="issuer", expected=expected)
     return tuple(dict.fromkeys(issuers))
 
 
-def _check_strings(key: str, given: Iterable[Any]) -> tuple[str, ...]:
-    found = () if isinstance(given, str) else tuple(given)
-    if isinstance(given, str) or not all(isinstance(each, str) and each for each in found):
+def _check_strings(key: str, given: Any) -> tuple[str, ...]:
+    found = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else ("",)
+    if not all(isinstance(each, str) and each for each in found):
         expected = "a list of strings"
         raise ConfigError(f"{key}: expected {expected}, got {given!r:.200}", key=key, expected=expected)
     return found
 
 
 def _check_scopes(key: str, given: Iterable[str]) -> tuple[str, ...]:
-    found = _check_strings(key, given)
-    for scope in found:
-        if not _SCOPE.fullmatch(scope):
-            raise ConfigError(f"{key}: not a scope: {scope!r:.200}", key=key, expected="scopes without spaces")
-        if scope == "offline_access":
-            message = f"{key}: a server must not ask for offline_access; clients ask for it if they want to"
-            raise ConfigError(message, key=key, expected="the scopes of this server")
+    found = check_scopes(key, given)
+    if "offline_access" in found:
+        message = f"{key}: a server must not ask for offline_access; clients ask for it if they want to"
+        raise ConfigError(message, key=key, expected="the scopes of this server")
     return found
+
+
+def _check_kinds(leeway: Any, max_age: Any, strict_type: Any, introspection: Any, fetch: Any) -> None:
+    for key, seconds in (("leeway", leeway), ("max_age", 1 if max_age is None else max_age)):
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not is_number or not 0 <= seconds < math.inf or (key == "max_age" and not seconds):
+            raise wrong(key, "a number of seconds", seconds)
+    if not isinstance(strict_type, bool):
+        raise wrong("strict_type", "True or False", strict_type)
+    if introspection is not None and not isinstance(introspection, Introspection):
+        raise wrong("introspection", "Introspection(client_id, client_secret)", introspection)
+    if fetch is not None and not callable(fetch):
+        raise wrong("fetch", "a function that makes one request", fetch)
 
 
 def _check_algorithms(given: Iterable[str] | None) -> frozenset[str]:

@@ -189,6 +189,9 @@ class _Parser:
 
     def _from_server(self, server: _StoredServer, name: str, form: Fields, warnings: list[str]) -> Registration:
         form.refuse_unknown(("mcp_lifecycle_mode", "mcp_env_vars", "url", *EXTENSION_FIELDS, *OPTION_FIELDS))
+        if getattr(server, "oauth", None) is not None:
+            # Its secret would be stored in plain text, and a service must not open a browser.
+            raise field_error("oauth", "no value in a registration", "Set the header Authorization", got="options")
         if server.tool_filter is not None:
             raise field_error("tool_filter", "no function", "Functions cannot be stored; use groups", got="a function")
         lifecycle = form.choice("mcp_lifecycle_mode", LifecycleMode, LifecycleMode(server.lifecycle))

@@ -30,7 +30,7 @@ CONNECTION_FIELDS: Final = frozenset(
 )
 """The fields of server configs that are not options."""
 _STDIO_OPTIONS: Final = tuple(f.name for f in fields(StdioServer) if f.name not in CONNECTION_FIELDS)
-_WEB_OPTIONS: Final = tuple(f.name for f in fields(HttpServer) if f.name not in CONNECTION_FIELDS)
+_WEB_OPTIONS: Final = tuple(f.name for f in fields(HttpServer) if f.name not in {*CONNECTION_FIELDS, "oauth"})
 OPTION_FIELDS: Final = tuple(dict.fromkeys((*_STDIO_OPTIONS, *_WEB_OPTIONS, "max_retries")))
 """Options of the server config, such as `connect_timeout`."""
 

@@ -9,6 +9,7 @@ client is one `await` in both.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from copy import copy
 from typing import Any, Final, Protocol
 
 from ..errors import RemoteError
@@ -22,7 +23,7 @@ NOTHING: Final[Mapping[str, Any]] = {}
 class Peer:
     """The client of a request: of a whole session in the legacy era, of a single request in the modern era."""
 
-    __slots__ = ("capabilities", "info", "log_level", "modern", "principal", "session", "version")
+    __slots__ = ("_level", "capabilities", "info", "modern", "principal", "session", "version")
 
     def __init__(
         self,
@@ -40,25 +41,28 @@ class Peer:
         self.info = info
         self.capabilities = capabilities
         self.principal = principal
-        self.log_level = log_level
-        """The minimum level of log messages: of the session in the legacy era (`logging/setLevel`), of the request in
-        the modern era. None: no log messages."""
+        self._level = [log_level]  # shared by the peers of a session
         self.session = session
         """The id of the session; None if there is none."""
+
+    @property
+    def log_level(self) -> str | None:
+        """The minimum level of log messages: of the session in the legacy era (`logging/setLevel`), of the request in
+        the modern era. None: no log messages.
+        """
+        return self._level[0]
+
+    @log_level.setter
+    def log_level(self, level: str | None) -> None:
+        self._level[0] = level
 
     def with_principal(self, principal: Any) -> Peer:
         """Return this client with an equal principal of a later request, whose credentials may permit more or less."""
         if principal is self.principal:
             return self
-        return Peer(
-            self.version,
-            modern=self.modern,
-            info=self.info,
-            capabilities=self.capabilities,
-            principal=principal,
-            log_level=self.log_level,
-            session=self.session,
-        )
+        peer = copy(self)
+        peer.principal = principal
+        return peer
 
 
 def principal_key(principal: Any) -> Hashable:

@@ -73,7 +73,7 @@ def test_a_private_key_is_neither_stored_nor_read() -> None:
 
 
 def test_fields_of_a_later_release_are_ignored() -> None:
-    assert read(changed("grants", unheard_of={"a": 1})).current == grant()
+    assert read(changed("grants", unheard_of={"a": 1})).grants == (grant(),)
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,44 @@ def test_grants_are_kept_apart_by_issuer_client_and_resource(other: dict[str, An
     stored = StoredSignIn(SERVER).with_grant(first).with_grant(second)
     replacement = grant(access_token="third")
 
-    assert stored.current == second
+    assert stored.grants == (second, first)
     assert stored.with_grant(replacement).grants == (replacement, second)
     assert stored.without_grant(second).grants == (first,)
+
+
+def test_grants_of_a_former_issuer_are_kept_and_used_only_if_it_is_asked_for() -> None:
+    former, present = grant(issuer="https://former.example"), grant()
+    stored = StoredSignIn(SERVER, "ann").with_grant(former).with_grant(present)
+
+    assert read(stored.to_text()) == stored
+    assert stored.grants_of(None) == (present,)
+    assert stored.without_grant(present).grants_of(None) == ()
+    assert stored.grants_of("https://former.example") == (former,)
+    assert stored.with_grant(former).grants_of(None) == (former,)
+
+
+def test_a_new_sign_in_replaces_only_what_belongs_to_its_issuer() -> None:
+    before = StoredSignIn(SERVER).with_grant(grant(issuer="https://former.example")).with_grant(grant(client_id="old"))
+    newer = StoredSignIn(SERVER, clients=(client(),)).with_grant(grant(access_token="new"))
+
+    after = before.updated(newer)
+    assert [(each.issuer, each.client_id) for each in after.grants] == [
+        (ISSUER, "app"),
+        ("https://former.example", "app"),
+    ]
+    assert after.grants_of(None) == (grant(access_token="new"),) and after.clients == (client(),)
+
+
+def test_a_configured_client_does_not_displace_the_registered_one_of_its_issuer() -> None:
+    registered, configured = client(), client(client_id="configured", origin="configured")
+    stored = StoredSignIn(SERVER).with_client(registered).with_client(configured)
+
+    assert stored.client_for(ISSUER) == registered and configured in stored.clients
+
+
+def test_tokens_of_programs_are_renewed_early_without_a_refresh_token() -> None:
+    assert grant(refresh_token=None).renew_at is None
+    assert grant(refresh_token=None, is_for_program=True).renew_at is not None
 
 
 def test_a_client_is_kept_for_each_issuer() -> None:

@@ -464,7 +464,7 @@ async def test_the_keyring_holds_one_random_key_and_no_tokens(
     assert list(backend.passwords.values()) == [password]
 
     use_keyring(MemoryKeyring())
-    with pytest.raises(tc.ConfigError, match="a key that is not available"):
+    with pytest.raises(tc.ConfigError, match="expected a file that was encrypted with this key"):
         await tc.FileTokenStore(store.folder, key="keyring").load("a")
 
 

@@ -18,6 +18,7 @@ from ..requests import BATCHES, MAX_BATCH
 from ..subscriptions import answer_in_session
 from .asgi import Headers, Receive, Refused, Send, parts, reply, takes_events, text_headers, wait_for_disconnect
 from .responses import DisconnectMonitor, Reply
+from .security import ends_with_credentials
 from .sessions import MAX_RUNNING, STANDALONE, LegacySession, LegacySessions
 from .sse_stream import parse_event_id
 
@@ -276,7 +277,8 @@ class LegacyHttp:
         watcher = self.tasks.create(wait_for_disconnect(receive))
         watcher.add_done_callback(lambda _: stream.detach(reader))
         try:
-            await stream.pump(send, reader, after)
+            with ends_with_credentials(principal, lambda: stream.detach(reader)):
+                await stream.pump(send, reader, after)
         finally:
             watcher.cancel()
             self._sessions.touch(session)

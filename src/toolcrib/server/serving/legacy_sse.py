@@ -31,7 +31,7 @@ from .asgi import (
     text_headers,
     wait_for_disconnect,
 )
-from .security import RequestGuard
+from .security import RequestGuard, ends_with_credentials
 from .sse_stream import HEAD, KEEP_ALIVE
 from .stream_session import StreamSession
 
@@ -181,7 +181,8 @@ class SseApp(AsgiApp):
         pump = asyncio.ensure_future(session.pump(send, endpoint, self._keep_alive))
         watcher = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
-            await asyncio.wait([pump, watcher], return_when=asyncio.FIRST_COMPLETED)
+            with ends_with_credentials(principal, session.end):
+                await asyncio.wait([pump, watcher], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._sessions.pop(session.key, None)
             session.end()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -33,6 +36,8 @@ DOCUMENT_HEADERS: Final = ((b"cache-control", b"public, max-age=3600"),)
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY: Final = "*"
 MAX_REMEMBERED: Final = 256
+MIN_STREAM_SECONDS: Final = 5.0
+"""Minimum life of a stream in seconds: a token may be accepted for a moment after its expiry."""
 
 
 @runtime_checkable
@@ -123,6 +128,21 @@ class RequestGuard:
             )
             raise Refused(500, "the credentials could not be checked")
         return principal
+
+
+@contextlib.contextmanager
+def ends_with_credentials(principal: Any, end: Callable[[], object]) -> Iterator[None]:
+    """Call `end` when the credentials of a principal expire, unless the context has exited before."""
+    expires_at = getattr(principal, "expires_at", None)
+    if isinstance(expires_at, bool) or not isinstance(expires_at, int | float):  # they do not expire
+        yield
+        return
+    seconds = max(expires_at - time.time(), MIN_STREAM_SECONDS)
+    timer = asyncio.get_running_loop().call_later(seconds, end)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _protected_resource(auth: object) -> ProtectedResource | None:

@@ -39,7 +39,7 @@ from .asgi import (
 )
 from .legacy_http import LegacyHttp
 from .responses import DisconnectMonitor, Reply
-from .security import RequestGuard
+from .security import RequestGuard, ends_with_credentials
 from .sessions import IDLE_TTL, MAX_SESSIONS
 from .sse_stream import SseStream
 
@@ -245,7 +245,8 @@ class HttpApp(AsgiApp):
             try:
                 stream.push(jsonrpc.notification(ACKNOWLEDGED, acknowledgement))
                 listening.start_delivery()
-                await stream.pump(send, stream.attach())
+                with ends_with_credentials(peer.principal, lambda: stream.finish(self._listening[stream])):
+                    await stream.pump(send, stream.attach())
             finally:
                 del self._listening[stream]
                 watcher.cancel()

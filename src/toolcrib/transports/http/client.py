@@ -14,6 +14,7 @@ import aiohttp
 from aiohttp import ClientResponse, hdrs
 from aiohttp.payload import Payload
 
+from ..._util.proxies import proxy_of_environment
 from ...config import HttpServer, SecretMask, SseServer, mask_urls
 from ...errors import ConfigError, OutcomeUnknown, ProtocolError, ToolcribError
 from ...oauth.request_authorizer import Outgoing, Refusal, RequestAuthorizer
@@ -195,7 +196,7 @@ class HttpClient:
     def _proxy_for(self, url: str) -> str | None:
         if self._is_direct:
             return None
-        return self._given_proxy or network.proxy_of_environment(url)
+        return self._given_proxy or proxy_of_environment(url)
 
     # ---- one exchange ----------------------------------------------------------------------------------------
 
@@ -210,8 +211,8 @@ class HttpClient:
     ) -> ClientResponse:
         """Send a request and return the response, whose body the caller must read and release.
 
-        Adds credentials, and renews them at most once after a 401 and once after a 403. Without `renew` no
-        authorisation flow is started. Redirects are followed only on the same server.
+        Adds credentials, and renews them up to `max_renewals` times after a 401 and once after a 403. Without `renew`
+        no authorisation flow is started. Redirects are followed only on the same server.
         """
         at = url or self.url
         if self._fixed:
@@ -362,8 +363,10 @@ class HttpClient:
 
     async def close(self) -> None:
         """Close every connection."""
-        if self._authorizer is not None:
-            await self._authorizer.close()
-        if self._auth_requests is not None:
-            await self._auth_requests.close()
-        await self._http.close()
+        try:
+            if self._authorizer is not None:
+                await self._authorizer.close()
+        finally:
+            if self._auth_requests is not None:
+                await self._auth_requests.close()
+            await self._http.close()

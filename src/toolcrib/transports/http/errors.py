@@ -132,8 +132,8 @@ def auth_error(response: ClientResponse, secrets: SecretMask) -> AuthError:
         what = "the server rejected the credentials (HTTP 401); check the Authorization header, or get a new token"
     else:
         what = (
-            "the server requires authorisation (HTTP 401); sign in with auth=toolcrib.OAuth() or with "
-            "`toolcrib auth login`, or set headers={'Authorization': ...}"
+            "the server requires authorisation (HTTP 401); pass auth=toolcrib.OAuth(), or oauth = {} in settings, to "
+            "sign in (`toolcrib auth login` does it beforehand), or set headers={'Authorization': ...}"
         )
     return AuthError(
         what + (f"; challenge: {one_line(challenge)}" if challenge else ""),

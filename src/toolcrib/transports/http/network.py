@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import SplitResult, urljoin, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 from weakref import WeakSet
 
 from ..._version import __version__
@@ -122,19 +121,6 @@ def _port(parts: SplitResult) -> int:
 def same_origin(at: str, target: str) -> bool:
     """Return whether both URLs have the same scheme, host and port."""
     return urlsplit(at).scheme == urlsplit(target).scheme and stays(at, target)
-
-
-def proxy_of_environment(url: str) -> str | None:
-    """Return the proxy for a URL from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`.
-
-    netrc is not used: its passwords would be sent.
-    """
-    parts = urlsplit(url)
-    if proxy_bypass_environment(parts.netloc.rpartition("@")[2]):
-        return None
-    proxies = getproxies_environment()
-    found: str | None = proxies.get(parts.scheme) or proxies.get("all")
-    return found if found is None or "://" in found else f"http://{found}"
 
 
 class Kept:

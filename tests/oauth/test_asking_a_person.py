@@ -161,7 +161,7 @@ async def test_a_redirect_uri_of_the_user_is_not_replaced_if_its_port_is_taken()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         uri = f"http://127.0.0.1:{taken.getsockname()[1]}/callback"
         async with AuthorizationServer() as server, asyncio.timeout(BOUND):
-            with pytest.raises(tc.AuthError, match=r"redirect_uri: the port of .* is taken"):
+            with pytest.raises(tc.AuthError, match=r"redirect_uri: the port of .* is in use"):
                 await connect_and_call(server.url, provider("browser", redirect_uri=uri))
 
     assert server.counters["authorize"] == server.counters["register"] == 0

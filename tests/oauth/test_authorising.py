@@ -95,6 +95,19 @@ async def test_an_answer_is_used_once() -> None:
     assert grant_types(server) == ["authorization_code"]
 
 
+async def test_an_answer_to_another_attempt_does_not_end_the_current_one() -> None:
+    async with AuthorizationServer() as server:
+        auth = person(interact=None)
+        with pytest.raises(tc.AuthError) as caught:
+            await sign_in(server, auth)
+        assert caught.value.authorization_url is not None
+        with pytest.raises(tc.AuthError, match="another state"):
+            await auth.finish_sign_in(server.url, "http://127.0.0.1/callback?code=forged&state=forged")
+        await auth.finish_sign_in(server.url, await agree(caught.value.authorization_url))
+
+    assert grant_types(server) == ["authorization_code"]
+
+
 async def test_an_answer_that_is_refused_cannot_be_given_again() -> None:
     async with AuthorizationServer(iss="wrong") as server:
         auth = person(interact=None)
@@ -308,6 +321,62 @@ async def test_one_authorisation_serves_all_calls_that_need_the_same_scopes() ->
     assert 20 < writes(server) <= 40
 
 
+def need_scope_of_text(server: AuthorizationServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each call of `write` need the scope that its text names."""
+    resource = server._resource_server
+    refuse = resource._refuse_writing
+
+    def refuse_by_text(message: Any, headers: Any) -> Any:
+        if isinstance(message, dict) and message.get("method") == "tools/call":
+            server.change(write_scope=message["params"]["arguments"]["text"])
+        return refuse(message, headers)
+
+    monkeypatch.setattr(resource, "_refuse_writing", refuse_by_text)
+
+
+async def test_calls_that_need_different_scopes_at_the_same_time_all_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with AuthorizationServer() as server, tc.Client(server.url, auth=person()) as client:
+        need_scope_of_text(server, monkeypatch)
+        gate = server.hold("authorize")
+        calls = [asyncio.create_task(client.call_tool("write", {"text": text})) for text in ("a", "b")]
+        async with asyncio.timeout(WAIT):
+            await gate.reached.wait()
+            while writes(server) < 2:
+                await asyncio.sleep(0)
+            gate.open()
+            assert [each.text for each in await asyncio.gather(*calls)] == ["wrote a", "wrote b"]
+
+    assert [set(each or ()) for each in asked_scopes(server)][2] == {"mcp:read", "a", "b"}
+    assert server.counters["authorize"] == 3
+
+
+async def test_a_refused_request_for_more_scopes_is_no_answer_for_a_call_whose_token_expired(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with AuthorizationServer() as server, tc.Client(server.url, auth=person()) as client:
+        await client.call_tool("echo", {"text": "hi"})
+        held, released, wait_at = asyncio.Event(), asyncio.Event(), server.wait_at
+
+        async def hold_slow(point: str) -> bool:
+            if "slow" in str(server.requests[-1].params) and not released.is_set():
+                held.set()
+                await released.wait()
+            return await wait_at(point)
+
+        monkeypatch.setattr(server, "wait_at", hold_slow)
+        server.change(consent="denied")
+        async with asyncio.timeout(WAIT):
+            slow = asyncio.create_task(client.call_tool("echo", {"text": "slow"}))
+            await held.wait()
+            with pytest.raises(tc.AuthError, match="access_denied"):
+                await client.call_tool("write", {"text": "x"})
+            server.expire_tokens()
+            released.set()
+            assert (await slow).text == "slow"
+
+    assert grant_types(server) == ["authorization_code", "refresh_token"]
+
+
 async def test_a_call_is_sent_again_once() -> None:
     async with (
         AuthorizationServer(write_always_refused=True) as server,
@@ -331,7 +400,7 @@ async def test_after_three_authorisations_that_did_not_help_no_person_is_asked()
                 await client.call_tool("write", {"text": "x"})
         assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
 
-    assert "3 sign-ins within 10 minutes did not help" in str(caught.value)
+    assert "3 authorisations within 10 minutes did not help" in str(caught.value)
     assert asked_scopes(server) == [["mcp:read"], *[["mcp:read", "mcp:write"]] * 3]
     assert writes(server) == 3 * 2 + 3
 

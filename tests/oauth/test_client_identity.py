@@ -80,6 +80,10 @@ async def test_a_server_that_registers_no_clients_needs_one_of_two_settings(opti
         "https://app.example/a/../client.json",
         "https://app.example/a/..",
         "https://[app.example/client.json",
+        "https://app.example/%2e%2e/client.json",
+        "https://app.example:99999/client.json",
+        "https://app.example/client.json\n",
+        "https://app.example/my client.json",
         "client.json",
         "",
     ],
@@ -210,6 +214,12 @@ async def test_the_other_spelling_of_the_loopback_address_is_tried_once() -> Non
     assert server.counters["authorize"] == 1
 
 
+@pytest.mark.parametrize("uri", ["http://app.example/back", "https://user@app.example/back", "javascript:x"])
+def test_a_redirect_uri_on_another_machine_needs_tls(uri: str) -> None:
+    with pytest.raises(tc.ConfigError, match="redirect_uri: expected"):
+        person(redirect_uri=uri)
+
+
 async def test_another_redirect_uri_that_is_refused_has_no_other_spelling() -> None:
     async with AuthorizationServer(refused_redirect_hosts=("app.example",)) as server:
         with pytest.raises(tc.AuthError, match="is not allowed"):
@@ -221,7 +231,7 @@ async def test_another_redirect_uri_that_is_refused_has_no_other_spelling() -> N
 # ---- registered clients that are no use any more ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", ["invalid_client", None])
+@pytest.mark.parametrize("error", ["invalid_client", "unauthorized_client", None])
 async def test_a_client_that_the_token_endpoint_rejects_is_registered_anew_once(error: str | None) -> None:
     async with AuthorizationServer() as server:
         server.fail_next("token", status=401, error=error)
@@ -229,6 +239,34 @@ async def test_a_client_that_the_token_endpoint_rejects_is_registered_anew_once(
 
     assert server.counters["register"] == 2
     assert len(set(clients(server))) == 2
+
+
+async def test_a_registered_client_is_not_used_with_another_redirect_uri() -> None:
+    async with AuthorizationServer(refresh_tokens="none", exact_redirects=True) as server:
+        store = tc.MemoryTokenStore()
+        uris = ["http://127.0.0.1:9/a", "http://127.0.0.1:9/a", "http://127.0.0.1:8/b"]
+        for uri in uris:
+            await sign_in(server, person(store=store, redirect_uri=uri))
+            server.expire_tokens()
+
+    assert [each.params["redirect_uri"] for each in server.seen("authorize")] == uris
+    assert server.counters["register"] == 2
+
+
+async def test_a_new_client_that_is_rejected_does_not_cost_the_tokens_of_another() -> None:
+    async with AuthorizationServer() as server:
+        store = tc.MemoryTokenStore()
+        async with tc.Client(server.url, auth=person(store=store)) as client:
+            stored = json.loads(await store.load(server.url) or "")
+            stored["clients"][0]["is_unconfirmed"] = True  # so that another client is registered for more scopes
+            await store.save(server.url, json.dumps(stored))
+            server.fail_next("token", times=2, status=401, error="invalid_client")
+            with pytest.raises(tc.AuthError, match="invalid_client"):
+                await client.call_tool("write", {"text": "x"})
+            server.expire_tokens()
+            assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+
+    assert server.seen("token")[-1].params["grant_type"] == "refresh_token"
 
 
 async def test_a_client_that_is_rejected_again_is_given_up() -> None:

@@ -307,6 +307,20 @@ async def test_the_first_issuer_whose_metadata_fits_is_taken() -> None:
         await sign_in(server)
 
 
+@pytest.mark.parametrize("lacking", ["code_challenge_methods_supported", "authorization_endpoint", "token_endpoint"])
+async def test_an_issuer_whose_metadata_cannot_be_used_leaves_the_choice_to_the_next(lacking: str) -> None:
+    async with AuthorizationServer(metadata_changes={lacking: None}) as first, AuthorizationServer() as server:
+        server.change(authorization_servers=(first.issuer, server.issuer))
+        await sign_in(server)
+
+        server.change(authorization_servers=(first.issuer,))
+        with pytest.raises(tc.AuthError, match=lacking):
+            await sign_in(server)
+
+    assert first.counters["metadata"] == 2
+    assert not first.counters["register"] + first.counters["authorize"]
+
+
 async def test_the_issuer_of_stored_credentials_is_preferred() -> None:
     async with AuthorizationServer() as first, AuthorizationServer() as server:
         server.trusted.append(first)
@@ -372,6 +386,67 @@ async def test_tokens_of_a_former_authorisation_server_stay_stored_and_are_not_u
     assert not set(old.presentations) & set(new.presentations)
 
 
+async def test_tokens_of_a_former_authorisation_server_are_not_used_after_those_of_the_new_one_were_revoked() -> None:
+    async with AuthorizationServer() as old, AuthorizationServer() as new, AuthorizationServer() as server:
+        store = tc.MemoryTokenStore()
+        for each in (old, new):
+            each.trusted = [server]
+            server.change(authorization_servers=(each.issuer,))
+            server.trusted = [each]
+            await sign_in(server, person(store=store))
+        before = old.counters["token"]
+        server.requests.clear()
+        new.revoke_all()
+        await sign_in(server, person(store=store))
+
+    assert new.counters["authorize"] == 2
+    assert old.counters["token"] == before
+    assert not [each for each in server.seen("mcp") if (each.header("authorization") or "")[7:] in old.tokens.access]
+
+
+@pytest.mark.parametrize("end", ["gone", "empty"])
+async def test_a_former_authorisation_server_that_is_gone_does_not_prevent_a_sign_in_at_the_new_one(end: str) -> None:
+    async with AuthorizationServer() as new, AuthorizationServer() as server:
+        store = tc.MemoryTokenStore()
+        async with AuthorizationServer() as old:
+            old.trusted = new.trusted = [server]
+            server.change(authorization_servers=(old.issuer,))
+            server.trusted = [old]
+            await sign_in(server, person(store=store))
+            server.change(authorization_servers=(new.issuer,))
+            server.trusted = [new]
+            if end == "empty":
+                old.fail_next("token", times=100, status=404)
+                await sign_in(server, person(store=store))
+        if end == "gone":
+            await sign_in(server, person(store=store))
+
+    assert new.counters["authorize"] == 1
+
+
+async def test_the_secret_of_a_client_goes_only_to_the_configured_issuer() -> None:
+    methods = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
+    async with (
+        AuthorizationServer(metadata_changes=methods) as old,
+        AuthorizationServer(metadata_changes=methods) as new,
+        AuthorizationServer() as server,
+    ):
+        store, server.trusted = tc.MemoryTokenStore(), [old, new]
+        server.change(authorization_servers=(old.issuer, new.issuer))
+        for each, secret in ((old, "first"), (new, "second")):
+            each.trusted = [server]
+            each.add_client("mine", "client_secret_post", secret=secret, redirect_uris=("http://127.0.0.1/callback",))
+        await sign_in(server, person(store=store, issuer=old.issuer, client_id="mine", client_secret="first"))
+        old.expire_tokens()
+        auth = person(store=store, issuer=new.issuer, client_id="mine", client_secret="second")
+        await sign_in(server, auth)
+        with pytest.raises(tc.AuthError, match="the server did not revoke them"):  # of the client of the old issuer
+            await auth.logout(server.url)
+
+    assert "second" in str(new.seen("token")) and "second" in str(new.seen("revoke"))
+    assert "second" not in str(old.requests)
+
+
 async def test_a_client_metadata_document_is_the_client_at_each_authorisation_server() -> None:
     document = "https://app.example/client.json"
     async with AuthorizationServer(client_metadata_documents=True) as new, AuthorizationServer() as server:
@@ -409,6 +484,14 @@ async def test_servers_of_the_first_revision_have_their_authorisation_server_at_
         await sign_in(server, mode="legacy")
 
     assert server.seen("authorize")[0].params["resource"] == server.url
+
+
+async def test_a_client_of_the_modern_era_needs_resource_metadata_for_its_first_sign_in() -> None:
+    async with AuthorizationServer(resource_metadata="none", requires_resource=False) as server:
+        with pytest.raises(tc.AuthError, match="publishes no resource metadata"):
+            await sign_in(server, mode="2026-07-28")
+
+    assert not server.seen("metadata")
 
 
 async def test_modern_servers_need_resource_metadata() -> None:

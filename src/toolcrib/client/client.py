@@ -128,7 +128,7 @@ class Client(AsyncOnly):
         """Return the provider with events about sign-ins; providers of other libraries have none."""
         if not hasattr(auth, "observed"):
             return auth
-        return auth.observed(self._note_sign_in)
+        return auth.observed(self._note_sign_in, allow_legacy=self._settings.mode in ("auto", "legacy"))
 
     def _note_sign_in(self, issuer: str | None) -> None:
         self._supervisor.note_sign_in(issuer)

@@ -31,6 +31,8 @@ class ConnectionContext:
     """Pauses the deadlines of calls while a person is asked."""
     on_waiting: Callable[[str | None], None]
     """Called with the issuer when a person is asked, and with None when that has ended."""
+    allow_legacy: bool = True
+    """Whether the server may be one without resource metadata."""
 
 
 @dataclass

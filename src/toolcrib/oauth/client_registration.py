@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from .._util.net import is_loopback
 from .._version import __version__
@@ -13,7 +13,7 @@ from ..config import mask_urls
 from ..errors import AuthError, ConfigError
 from ..protocol.sanitize import one_line
 from .client_auth import BASIC, METHODS, NONE, POST, PRIVATE_KEY_JWT, ClientIdentity
-from .http import Fetch, check_available, read_object
+from .http import Fetch, check_available, is_secure, read_object
 from .well_known import ServerMetadata
 
 _LOOPBACK_NAMES: Final = {"127.0.0.1": "localhost", "localhost": "127.0.0.1"}
@@ -24,19 +24,11 @@ _PREFERRED: Final = (NONE, BASIC, POST)
 
 def check_client_metadata_url(url: str) -> None:
     """Raise `ConfigError` unless this can be the URL of a client metadata document."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError:
-        parts, host = urlsplit(""), None
-    segments = parts.path.split("/")
-    if parts.scheme != "https" or not host or parts.path in ("", "/") or parts.fragment or "#" in url:
-        valid = False
-    else:
-        valid = "@" not in parts.netloc and "." not in segments and ".." not in segments
-    if not valid:
+    valid = is_secure(url, allow_loopback=False) and "#" not in url
+    path = urlsplit(url).path if valid else ""
+    if path in ("", "/") or {".", ".."} & set(unquote(path).split("/")):
         expected = "an https URL with a path, without user name, fragment and dot segments"
-        message = f"client_metadata_url: expected {expected}, got {mask_urls(url)}"
+        message = f"client_metadata_url: expected {expected}, got {mask_urls(str(url))}"
         raise ConfigError(message, key="client_metadata_url", expected=expected)
 
 

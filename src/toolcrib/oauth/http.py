@@ -119,7 +119,10 @@ async def get_document(fetch: Fetch, url: str) -> tuple[int, dict[str, Any] | No
         status, headers, body = await fetch("GET", url, JSON_HEADERS, b"")
         if status in (301, 302, 303, 307, 308):
             location = next((value for name, value in headers if name.lower() == "location"), "")
-            target = urljoin(url, location)
+            try:
+                target = urljoin(url, location)
+            except ValueError:
+                return status, None
             if not location or not same_origin(start, target):
                 return status, None
             url = target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -67,6 +68,10 @@ async def fetch_resource_metadata(
 ) -> ResourceMetadata | None:
     """Return the resource metadata of a server: the one that its challenge names, else a well-known one."""
     urls = resource_metadata_urls(server_url)
+    if not is_secure(urls[0], allow_loopback=is_local(server_url)):
+        raise AuthError(
+            f"{mask_urls(server_url)}: expected an https URL: tokens must not be sent without encryption", status=401
+        )
     hinted = challenge.resource_metadata if challenge is not None else None
     if hinted is not None:
         if not is_secure(hinted, allow_loopback=is_local(server_url)):
@@ -109,11 +114,6 @@ async def discover(
     else:
         issuers = _candidates(resource, issuer, known_issuers)
         found = await _first_usable(fetch, issuers, known_issuers, local, assume_pkce)
-        _check_pkce(found, assume_pkce)
-    if found.authorization_endpoint is None:
-        raise AuthError(
-            f"{mask_urls(found.issuer)}: expected an authorization_endpoint in the metadata, got none", status=401
-        )
     return Discovery(
         found,
         resource.resource if resource is not None else canonical_resource(server_url),
@@ -140,6 +140,8 @@ async def _first_usable(
     for issuer in issuers:
         try:
             found = await fetch_server_metadata(fetch, issuer, allow_loopback=local, needs_pkce=not assume_pkce)
+            if found is not None:
+                _check_usable(found, assume_pkce)
         except (AuthError, ConnectError) as exc:
             if isinstance(exc, ConnectError) and issuer in known:
                 raise  # its credentials may work again soon: no reason to ask a person to sign in elsewhere
@@ -148,12 +150,16 @@ async def _first_usable(
         if found is not None:
             return found
     raise problem or AuthError(
-        f"{', '.join(one_line(mask_urls(each)) for each in issuers)}: the authorisation server publishes no metadata",
+        f"{', '.join(one_line(mask_urls(each)) for each in issuers)}: the authorisation server publishes no metadata. "
+        "`toolcrib doctor` shows each step",
         status=401,
     )
 
 
-def _check_pkce(metadata: ServerMetadata, assume_pkce: bool) -> None:
+def _check_usable(metadata: ServerMetadata, assume_pkce: bool) -> None:
+    for name in ("authorization_endpoint", "token_endpoint"):
+        if getattr(metadata, name) is None:
+            raise AuthError(f"{mask_urls(metadata.issuer)}: expected {name} in the metadata, got none", status=401)
     if not metadata.has_pkce and not assume_pkce:
         raise AuthError(
             f"{mask_urls(metadata.issuer)}: expected code_challenge_methods_supported with {PKCE_METHOD} in the "
@@ -166,11 +172,15 @@ def _check_pkce(metadata: ServerMetadata, assume_pkce: bool) -> None:
 async def _legacy_metadata(fetch: Fetch, server_url: str, issuer: str | None, assume_pkce: bool) -> ServerMetadata:
     """Return the metadata at the server's origin, else the default endpoints there (revision 2025-03-26)."""
     origin = origin_of(server_url)
-    found = await fetch_server_metadata(
-        fetch, issuer or origin, allow_loopback=is_local(server_url), needs_pkce=not assume_pkce
-    )
+    get = partial(fetch_server_metadata, fetch, allow_loopback=is_local(server_url), needs_pkce=not assume_pkce)
+    try:
+        found = await get(issuer or origin)
+    except AuthError:
+        if issuer is not None:
+            raise
+        found = await get(f"{origin}/")  # many servers of this revision write their issuer with a slash
     if found is not None:
-        _check_pkce(found, assume_pkce)
+        _check_usable(found, assume_pkce)
         return replace(found, is_legacy=True)
     if issuer is not None:
         raise AuthError(f"{mask_urls(issuer)}: the authorisation server publishes no metadata", status=401)

@@ -124,7 +124,7 @@ class CrossAppGrant:
                 f"{mask_urls(self.identity_provider)}: expected an ID-JAG (token_type N_A), got another token",
                 status=401,
             )
-        return {"grant_type": JWT_BEARER, "assertion": answer.access_token, "scope": target.form["scope"]}
+        return {"grant_type": JWT_BEARER, "assertion": answer.access_token, **target.form}
 
     async def _provider(self, fetch: Fetch, allow_loopback: bool) -> ServerMetadata:
         if self.identity_endpoint is not None:
@@ -170,8 +170,10 @@ class ProgramFlow:
         async with self._account.lock():
             current = self._account.grant
             is_newer = current is not None and (used is None or current.access_token != used.access_token)
-            if current is not None and is_newer and set(scopes or ()) <= set(current.scopes_requested):
-                return current
+            if current is not None and is_newer:
+                if set(scopes or ()) <= set(current.scopes_requested):
+                    return current
+                scopes = tuple(dict.fromkeys((*current.scopes_requested, *(scopes or ()))))
             if is_sign_in:
                 self._account.check_sign_in(scopes or ())
             fetch, local = limit_requests(self._connection.fetch), is_local(self._connection.server_url)

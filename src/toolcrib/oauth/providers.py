@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 from .._util.tasks import run_to_end
 from ..config import check_oauth_options, check_scopes, check_text, mask_urls, wrong
@@ -67,17 +66,20 @@ class AuthProvider(ABC):
         fetch: Fetch,
         hold: Callable[[], AbstractContextManager[None]],
         on_waiting: Callable[[str | None], None] = lambda _: None,
+        allow_legacy: bool = True,
     ) -> Authorizer:
         """Return what authorises the requests of a new connection to a server."""
         account = self._account(server_url)
-        return Authorizer(account, self._flow(account, ConnectionContext(server_url, fetch, hold, on_waiting)))
+        context = ConnectionContext(server_url, fetch, hold, on_waiting, allow_legacy)
+        return Authorizer(account, self._flow(account, context))
 
-    def observed(self, on_waiting: Callable[[str | None], None]) -> ObservedProvider:
+    def observed(self, on_waiting: Callable[[str | None], None], *, allow_legacy: bool = True) -> ObservedProvider:
         """Return this provider for one client.
 
-        `on_waiting` is called with the issuer when a person is asked, and with None when that has ended.
+        `on_waiting` is called with the issuer when a person is asked, and with None when that has ended. Without
+        `allow_legacy`, servers must publish resource metadata.
         """
-        return ObservedProvider(partial(self.connect, on_waiting=on_waiting))
+        return ObservedProvider(partial(self.connect, on_waiting=on_waiting, allow_legacy=allow_legacy))
 
     def _account(self, server_url: str) -> Account:
         new = Account(server_url, self._account_name, self._store, self._choose)
@@ -141,7 +143,7 @@ class OAuth(AuthProvider):
             account: Distinguishes several accounts at the same server.
             assume_pkce: Accept servers that do not state that they support PKCE.
         """
-        if isinstance(client_metadata_url, str):
+        if client_metadata_url is not None:
             check_client_metadata_url(client_metadata_url)
         checked = check_oauth_options(
             {
@@ -421,14 +423,9 @@ def _check_issuer(key: str, issuer: str) -> None:
 
 
 def _check_redirect(redirect_uri: str, interact: Interact) -> None:
-    try:
-        parts = urlsplit(redirect_uri)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.fragment
-        _ = parts.port
-    except ValueError:
-        valid = False
-    if not valid:
-        raise wrong("redirect_uri", "a URL such as http://127.0.0.1:8765/callback", redirect_uri)
+    # As the specification has it: TLS, except for addresses of this machine.
+    if not is_secure(redirect_uri, allow_loopback=True) or "#" in redirect_uri:
+        raise wrong("redirect_uri", "an https URL, or one such as http://127.0.0.1:8765/callback", redirect_uri)
     if interact == "browser" and not can_listen(redirect_uri):
         raise wrong("redirect_uri", "an http URL of this machine with a port, because a browser is used", redirect_uri)
 

@@ -9,9 +9,10 @@ from typing import Final
 
 from .._util.tasks import run_to_end
 from ..config import mask_urls
-from ..errors import AuthError
+from ..errors import AuthError, ConnectError
 from .account import Account, ConnectionContext
 from .authorization import (
+    OFFLINE_ACCESS,
     AuthorizationAttempt,
     ConsentRefused,
     first_scopes,
@@ -22,7 +23,7 @@ from .client_auth import ClientIdentity, PrivateKey, choose_method
 from .client_registration import is_same_redirect, is_usable, register_client
 from .http import Fetch
 from .interaction import PASTE_REDIRECT_URI, Interact, ask_person, choose_interaction, open_listener
-from .issuer_discovery import Discovery, discover, limit_requests
+from .issuer_discovery import Discovery, discover, fetch_resource_metadata, limit_requests
 from .loopback_listener import LoopbackListener
 from .stored_sign_in import Grant, StoredSignIn
 from .token_requests import CODE, REFRESH, GrantRefused, TokenAnswer, request_tokens
@@ -81,7 +82,21 @@ class SignInFlow:
             client = client_of(self._options, current, stored)
             if client is None:
                 return None
-            return await self._refresh(current, stored, client)
+            try:
+                return await self._refresh(current, stored, client)
+            except (ConnectError, GrantRefused):
+                if self._options.issuer is not None or await self._names_issuer(current.issuer):
+                    raise
+                await self._account.save(replace(stored, issuer=None))
+                return None  # the server has another authorisation server now
+
+    async def _names_issuer(self, issuer: str) -> bool:
+        """Return whether the server still names this authorisation server, as far as it can be found out."""
+        try:
+            found = await fetch_resource_metadata(self._connection.fetch, self._connection.server_url, None)
+        except (AuthError, ConnectError):
+            return True
+        return found is None or not found.authorization_servers or issuer in found.authorization_servers
 
     async def _refresh(self, current: Grant, stored: StoredSignIn, client: ClientIdentity) -> Grant | None:
         metadata = metadata_of(current)
@@ -94,7 +109,7 @@ class SignInFlow:
                 # Under the lock, the store still holds the refresh token that was presented.
                 await self._account.save(stored.without_grant(current))
                 return None
-            if exc.error == "invalid_client" and client.is_registered:
+            if exc.rejects_client and client.is_registered:
                 await self._account.save(stored.without_client(current.issuer))
                 return None
             if exc.error in REFRESH_NOT_ALLOWED:
@@ -123,6 +138,7 @@ class SignInFlow:
             is_newer = current is not None and (used is None or current.access_token != used.access_token)
             if current is not None and is_newer and lacking <= set(current.scopes_requested):
                 return current  # another process, or another event loop, has signed in
+            allow_legacy = allow_legacy and self._connection.allow_legacy
             return await self._authorize(challenge, stored, more_scopes, allow_legacy)
 
     async def _authorize(
@@ -144,7 +160,9 @@ class SignInFlow:
         if more_scopes:
             known = self._account.choose(stored)
             before = known.scopes_requested if known is not None else scopes
-            scopes = tuple(dict.fromkeys((*before, *challenged)))
+            # `offline_access` is added again if the issuer, which may be another one now, supports it.
+            kept = (each for each in before if each != OFFLINE_ACCESS or each in (options.scopes or ()))
+            scopes = tuple(dict.fromkeys((*kept, *challenged)))
         scopes = with_offline_access(scopes, found.metadata)
         pending = self._account.pending
         if self._interact is None and pending is not None and pending.is_for(found.metadata, scopes):
@@ -154,12 +172,14 @@ class SignInFlow:
             try:
                 return await self._complete(fetch, attempt, listener)
             except GrantRefused as exc:
-                if exc.error != "invalid_client" or not attempt.client.is_registered or is_last:
+                if not exc.rejects_client or not attempt.client.is_registered or is_last:
                     raise AuthError(exc.message, status=401) from exc
                 # The authorisation server has forgotten the client: register another one, once.
                 async with self._account.lock():
-                    stored = (await self._account.load()).without_client(found.metadata.issuer)
-                    await self._account.save(stored)
+                    stored = await self._account.load()
+                    if stored.client_for(found.metadata.issuer, attempt.client.client_id) is not None:
+                        stored = stored.without_client(found.metadata.issuer)
+                        await self._account.save(stored)
             finally:
                 if listener is not None:
                     await listener.close()
@@ -177,10 +197,10 @@ class SignInFlow:
         try:
             listener = await open_listener(interact, self._redirect_of(known))
         except OSError as exc:
-            if known is None or not known.is_registered:
+            if known is None or not known.is_registered or self._options.redirect_uri is not None:
                 raise AuthError(
-                    f"redirect_uri: the port of {self._redirect_of(known)} is taken. End the program that uses it, or "
-                    "set another redirect_uri=",
+                    f"redirect_uri: the port of {self._redirect_of(known)} is in use. Stop the program that uses it, "
+                    "or set another redirect_uri=",
                     status=401,
                 ) from exc
             known = None  # register another client, with a free port

@@ -49,6 +49,11 @@ class GrantRefused(AuthError):
         super().__init__(message, status=status)
         self.error = error
 
+    @property
+    def rejects_client(self) -> bool:
+        """Whether the server does not know the client: by the error, or by HTTP 401 with any other one."""
+        return self.error == "invalid_client" or (self.status == 401 and self.error != "invalid_grant")
+
 
 @dataclass(frozen=True, slots=True)
 class TokenAnswer:

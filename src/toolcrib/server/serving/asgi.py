@@ -83,6 +83,7 @@ class AsgiApp(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI scope."""
         if scope["type"] == "http":
+            send = self.expose(scope, send)
             try:
                 await self.respond(scope, receive, send)
             except Refused as exc:
@@ -99,6 +100,10 @@ class AsgiApp(ABC):
             await send({"type": event["type"] + ".complete"})
         await self.close()
         await send({"type": "lifespan.shutdown.complete"})
+
+    def expose(self, scope: Scope, send: Send) -> Send:  # noqa: ARG002  # apps with allowed origins need it
+        """Return `send` with the headers that let a page of an allowed origin read the response."""
+        return send
 
     @abstractmethod
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -150,11 +150,15 @@ class SseApp(AsgiApp):
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def expose(self, scope: Scope, send: Send) -> Send:
+        """Return `send` with the headers that let a page of an allowed origin read the response."""
+        return self._guard.expose(scope, send)
+
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or raise `Refused`."""
         headers: Headers = dict(scope["headers"])
         check_duplicates(scope["headers"], headers)
-        if await self._guard.send_document(scope, headers, send):
+        if await self._guard.answer_public(scope, headers, send):
             return
         principal = await self._guard.admit(headers, scope.get("query_string", b""))
         path = path_of(scope)

@@ -14,10 +14,12 @@ from typing import Any, Final, Literal, Protocol, TypedDict
 
 from ..._util.net import is_loopback
 from ..._util.suggest import suggest
+from ...config.validators import wrong
 from ...errors import ConfigError, UsageError
 from ..handler import RequestHandler
+from .cors import ANY
 from .legacy_sse import SseApp
-from .security import ANY, Auth, RequestGuard
+from .security import Auth, RequestGuard
 from .stdio import serve_stdio
 from .streamable_http import HttpApp
 from .uvicorn_server import CLOSE_SECONDS, bind_socket, serve_app
@@ -183,12 +185,19 @@ def make_app(
     """Return an ASGI app. It accepts `allowed_hosts` in the `Host` header, besides the names of this machine."""
     transport = _transport(transport, ("http", "sse"))
     _check_names(transport, options)
+    _check_auth(auth)
     guard = RequestGuard(
         hosts=_names("allowed_hosts", allowed_hosts), origins=_names("allowed_origins", allowed_origins), auth=auth
     )
     if transport == "sse":
         return SseApp(server.router, path=path, guard=guard, **options)
     return HttpApp(server.router, path=path, guard=guard, **options)
+
+
+def _check_auth(auth: Any) -> None:
+    is_verifier_class = isinstance(auth, type) and hasattr(auth, "check_query")
+    if auth is not None and (is_verifier_class or not callable(auth)):
+        raise wrong("auth", "a function of the headers, or TokenVerifier(issuer, resource)", auth)
 
 
 def _exposed(what: str) -> ConfigError:

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from ...errors import AuthError, ConnectError
 from .asgi import Headers, Refused, Scope, Send, path_of, reply, text_headers
+from .cors import ANY, CrossOriginAccess
 
 log = logging.getLogger("toolcrib.server")
 
@@ -34,7 +35,6 @@ FORBIDDEN: Final = 403
 RETRY_LATER: Final = (b"retry-after", b"5")
 DOCUMENT_HEADERS: Final = ((b"cache-control", b"public, max-age=3600"),)
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-ANY: Final = "*"
 MAX_REMEMBERED: Final = 256
 MIN_STREAM_SECONDS: Final = 5.0
 """Minimum life of a stream in seconds: a token may be accepted for a moment after its expiry."""
@@ -63,6 +63,8 @@ class RequestGuard:
         self._auth = auth
         self._resource = _protected_resource(auth)
         self._seen: set[tuple[bytes, bytes]] = set()
+        self._cors = CrossOriginAccess(self._origins)
+        self.expose = self._cors.expose
 
     async def admit(self, headers: Headers, query: bytes = b"") -> Any:
         """Return the principal, or None without an `auth` hook; raises `Refused` if the request is not allowed."""
@@ -71,12 +73,19 @@ class RequestGuard:
             return None
         return await self._identify(self._auth, headers, query)
 
-    async def send_document(self, scope: Scope, headers: Headers, send: Send) -> bool:
-        """Send the document that the `auth` hook publishes at the path of a request; returns whether there is one."""
-        if self._resource is None or scope["method"] not in ("GET", "HEAD"):
+    async def answer_public(self, scope: Scope, headers: Headers, send: Send) -> bool:
+        """Answer a request that needs no credentials; returns whether this was one.
+
+        These are preflight requests of browsers, and those for the documents that the `auth` hook publishes.
+        """
+        method = scope["method"]
+        if method == "POST" or (method != "OPTIONS" and self._resource is None):
             return False
-        document = self._resource.documents.get(path_of(scope))
-        if document is None:
+        if method == "OPTIONS":
+            self._check_seen(headers)
+            return await self._cors.answer_preflight(scope, headers, send)
+        document = self._resource.documents.get(path_of(scope)) if self._resource is not None else None
+        if document is None or method not in ("GET", "HEAD"):
             return False
         self._check_seen(headers)
         await reply(send, 200, document, *DOCUMENT_HEADERS)

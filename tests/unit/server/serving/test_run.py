@@ -143,6 +143,12 @@ async def test_streamable_http_is_another_name_of_http(transport: str) -> None:
     assert type(named().asgi(transport=transport, max_body=1_000)) is HttpApp
 
 
+@pytest.mark.parametrize("auth", [5, tc.OAuth(interact=None), tc.TokenVerifier])
+def test_an_auth_hook_that_cannot_be_called_is_rejected(auth: Any) -> None:
+    with pytest.raises(tc.ConfigError, match="auth: expected a function of the headers"):
+        tc.ToolServer("s").asgi(auth=auth)
+
+
 @pytest.mark.parametrize("transport", ["stdio", "htp", None])
 def test_an_app_has_a_transport_over_http(transport: Any) -> None:
     with pytest.raises(tc.ConfigError, match="expected 'http' or 'sse'"):

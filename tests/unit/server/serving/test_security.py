@@ -254,13 +254,13 @@ async def test_a_hook_may_publish_documents_and_check_queries() -> None:
         sent.append(event)
 
     document = {"method": "GET", "path": "/prefix/.well-known/x", "root_path": "/prefix"}
-    assert await guard.send_document(document, local, send)
+    assert await guard.answer_public(document, local, send)
     assert sent[0]["status"] == 200 and sent[1]["body"] == b"{}"
-    assert not await guard.send_document({"method": "GET", "path": "/mcp"}, local, send)
-    assert not await guard.send_document({"method": "POST", "path": "/.well-known/x"}, local, send)
-    assert not await OPEN.send_document(document, local, send)
+    assert not await guard.answer_public({"method": "GET", "path": "/mcp"}, local, send)
+    assert not await guard.answer_public({"method": "POST", "path": "/.well-known/x"}, local, send)
+    assert not await OPEN.answer_public(document, local, send)
     with pytest.raises(Refused) as caught:
-        await guard.send_document(document, {b"host": b"evil.example"}, send)
+        await guard.answer_public(document, {b"host": b"evil.example"}, send)
     assert caught.value.status == 421
     assert await guard.admit(local, b"a=1") == "ada"
     with pytest.raises(Refused) as caught:

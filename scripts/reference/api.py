@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_args, is_typeddict
@@ -92,8 +93,17 @@ def entry(name: str, thing: Any) -> Iterator[str]:
         yield f"```py\n{signature(name, thing)}\n```"
     yield doc(thing)
     if inspect.isclass(thing):
+        yield _parameters(thing)
         yield _fields(thing)
         yield from _members(thing)
+
+
+def _parameters(kind: Any) -> str:
+    """Return a table of the parameters that the docstring of `__init__` describes."""
+    text = doc(kind.__init__) if "__init__" in vars(kind) else ""
+    described = inspect.cleandoc(text.partition("Args:\n")[2])
+    rows = re.findall(r"^(\w+): (.*(?:\n +.*)*)", described, re.MULTILINE)
+    return table(("parameter", "meaning"), [(code(name), " ".join(words.split())) for name, words in rows])
 
 
 def _annotations(kind: Any) -> dict[str, Any]:
@@ -127,7 +137,8 @@ def _members(kind: type) -> Iterator[str]:
     """Yield public methods and properties, first those of the class, then those of its bases in this package."""
     seen: set[str] = set()
     for base in kind.__mro__:
-        if not base.__module__.startswith("toolcrib"):
+        # The methods of `AuthProvider` are for connections, not for users.
+        if not base.__module__.startswith("toolcrib") or base.__name__ == "AuthProvider":
             continue
         for name, member in vars(base).items():
             function = getattr(member, "__func__", member)

@@ -10,13 +10,14 @@ from typing import Protocol
 from .._util.threads import in_daemon_thread, is_async
 from ..config import check_text, mask_urls
 from ..errors import AuthError
+from ..types import Unset
 from .account import Account, ConnectionContext
 from .authorization import first_scopes
 from .challenge import Challenge
 from .client_auth import ClientIdentity, PrivateKey, check_private_key, choose_method
 from .http import Fetch
 from .issuer_discovery import canonical_resource, fetch_resource_metadata, is_local, limit_requests
-from .sign_in import DISCOVERED, make_grant
+from .sign_in import make_grant
 from .stored_sign_in import Grant
 from .token_requests import (
     CLIENT_CREDENTIALS,
@@ -142,7 +143,7 @@ class ProgramFlow:
         connection: ConnectionContext,
         *,
         scopes: tuple[str, ...] | None,
-        resource: str | None,
+        resource: str | Unset | None,
     ) -> None:
         self._grant = grant
         self._account = account
@@ -209,7 +210,7 @@ class ProgramFlow:
             supported = metadata.token_endpoint_auth_methods
             client = replace(client, auth_method=choose_method(client.client_secret, client.private_key, supported))
         resource = self._resource
-        if resource == DISCOVERED:
+        if isinstance(resource, Unset):
             resource = found.resource if found is not None else canonical_resource(self._connection.server_url)
         if scopes is None:
             challenged = self._challenge.scope if self._challenge is not None else ()

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from .._util.tasks import run_to_end
 from ..config import check_oauth_options, check_scopes, check_text, mask_urls, wrong
 from ..errors import AuthError, ConfigError, ConnectError, UsageError
+from ..types import UNSET, Unset
 from .account import Account, ConnectionContext
 from .authorization import read_redirect
 from .authorizer import Authorizer, Flow
@@ -28,7 +29,7 @@ from .programs import (
     ProgramGrant,
     program_client,
 )
-from .sign_in import DISCOVERED, SignInFlow, SignInOptions, client_of, metadata_of, redeem
+from .sign_in import SignInFlow, SignInOptions, client_of, metadata_of, redeem
 from .stored_sign_in import Grant, StoredSignIn
 from .token_requests import SUBJECT_TYPES, revoke
 from .token_store import FileTokenStore, MemoryTokenStore, TokenStore
@@ -39,10 +40,15 @@ class SignInStatus:
     """The stored sign-in at a server. Tokens are not shown."""
 
     server: str
+    """The URL of the MCP server."""
     issuer: str
+    """The authorisation server."""
     client_id: str
+    """The client that the tokens were issued to."""
     resource: str | None
+    """The resource that the tokens are for; None if none was requested."""
     scopes: tuple[str, ...]
+    """The granted scopes."""
     expires_at: float | None
     """When the access token expires, in epoch seconds; None if unknown."""
     can_renew: bool
@@ -118,7 +124,7 @@ class OAuth(AuthProvider):
         client_name: str = "Toolcrib",
         scopes: Sequence[str] | None = None,
         issuer: str | None = None,
-        resource: str | None = DISCOVERED,
+        resource: str | Unset | None = UNSET,
         redirect_uri: str | None = None,
         interact: Interact = "auto",
         store: TokenStore | None = None,
@@ -135,7 +141,7 @@ class OAuth(AuthProvider):
             client_name: The name of this program that the consent page shows.
             scopes: The scopes to request first; default: those that the server asks for.
             issuer: The authorisation server to use; it must be one that the server names.
-            resource: Replaces the resource parameter; None omits it.
+            resource: The resource parameter; default: what the server's metadata says. None omits it.
             redirect_uri: The address that receives the answer; default: a free port of 127.0.0.1.
             interact: `"browser"`, `"paste"` (for terminals without a browser), a function, or None to raise
                 `AuthError` with the URL instead. `"auto"` is a browser if there is one, else a terminal, else None.
@@ -154,7 +160,7 @@ class OAuth(AuthProvider):
                 "issuer": issuer,
                 "redirect_uri": redirect_uri,
                 "assume_pkce": assume_pkce,
-                **({} if resource == DISCOVERED else {"resource": resource}),
+                **({} if resource is UNSET else {"resource": resource}),
             }
         )
         super().__init__(_check_store(store), _check_account(account))
@@ -196,7 +202,7 @@ class OAuth(AuthProvider):
         fitting = [
             each
             for each in stored.grants_of(options.issuer)
-            if options.client_id in (None, each.client_id) and options.resource in (DISCOVERED, each.resource)
+            if options.client_id in (None, each.client_id) and options.resource in (UNSET, each.resource)
         ]
         renewable = (each for each in fitting if client_of(options, each, stored) is not None)
         return next(renewable, next(iter(fitting), None))
@@ -279,7 +285,7 @@ class OAuth(AuthProvider):
 class _Program(AuthProvider):
     """The base of providers without a person; their tokens are kept in memory, since new ones are obtained at will."""
 
-    def __init__(self, grant: ProgramGrant, scopes: Sequence[str] | None, resource: str | None) -> None:
+    def __init__(self, grant: ProgramGrant, scopes: Sequence[str] | None, resource: str | Unset | None) -> None:
         super().__init__(MemoryTokenStore(), "")
         _check_issuer("issuer", grant.issuer)
         self._grant = grant
@@ -315,9 +321,20 @@ class ClientCredentials(_Program):
         private_key: PrivateKey | None = None,
         auth_method: str | None = None,
         scopes: Sequence[str] | None = None,
-        resource: str | None = DISCOVERED,
+        resource: str | Unset | None = UNSET,
     ) -> None:
-        """Create the provider; either `client_secret` or `private_key` is required."""
+        """Create the provider; either `client_secret` or `private_key` is required.
+
+        Args:
+            issuer: The authorisation server.
+            client_id: The id of this program there.
+            client_secret: Its secret.
+            private_key: Its key: PEM, a PEM file, a JWK, or a function that gets the claims and returns the signed JWT.
+            auth_method: How the secret is sent, `"client_secret_basic"` or `"client_secret_post"`; default: as the
+                authorisation server supports it.
+            scopes: The scopes to request; default: those that the server asks for.
+            resource: The resource parameter; default: what the server's metadata says. None omits it.
+        """
         if (client_secret is None) == (private_key is None):
             raise _one_credential()
         client = program_client(client_id, client_secret, private_key, _auth_method(auth_method))
@@ -325,10 +342,7 @@ class ClientCredentials(_Program):
 
 
 class JwtBearer(_Program):
-    """A workload with an assertion about its identity, such as the token of its platform (RFC 7523).
-
-    `assertion` is a JWT, or a function that gets the audience (the issuer) and returns one.
-    """
+    """A workload with an assertion about its identity, such as the token of its platform (RFC 7523)."""
 
     extensions = ("io.modelcontextprotocol/auth/wif",)
 
@@ -340,9 +354,18 @@ class JwtBearer(_Program):
         client_id: str | None = None,
         client_secret: str | None = None,
         scopes: Sequence[str] | None = None,
-        resource: str | None = DISCOVERED,
+        resource: str | Unset | None = UNSET,
     ) -> None:
-        """Create the provider."""
+        """Create the provider.
+
+        Args:
+            issuer: The authorisation server.
+            assertion: A JWT, or a function that gets the audience (the issuer) and returns one, for each token.
+            client_id: The id of this program there, if the authorisation server requires one.
+            client_secret: Its secret.
+            scopes: The scopes to request; default: those that the server asks for.
+            resource: The resource parameter; default: what the server's metadata says. None omits it.
+        """
         client = program_client(client_id, client_secret, None, None)
         super().__init__(JwtBearerGrant(issuer, client, _check_assertion("assertion", assertion)), scopes, resource)
 
@@ -350,9 +373,8 @@ class JwtBearer(_Program):
 class CrossAppAccess(_Program):
     """Access on behalf of a person who signed in to this program with an identity provider of the organisation.
 
-    The identity provider exchanges the person's token for an identity assertion (ID-JAG), and the authorisation server
-    of the MCP server takes that. `subject_token` is the token, or a function that gets the issuer of the identity
-    provider and returns it.
+    The identity provider exchanges the person's token for an identity assertion (ID-JAG), which the authorisation
+    server of the MCP server accepts.
     """
 
     extensions = ("io.modelcontextprotocol/enterprise-managed-authorization",)
@@ -371,9 +393,24 @@ class CrossAppAccess(_Program):
         subject_token: Assertion,
         subject_token_type: str = "id_token",  # noqa: S107  # not a password
         scopes: Sequence[str] | None = None,
-        resource: str | None = DISCOVERED,
+        resource: str | Unset | None = UNSET,
     ) -> None:
-        """Create the provider; `idp_token_endpoint` avoids the discovery at the identity provider."""
+        """Create the provider.
+
+        Args:
+            issuer: The authorisation server of the MCP server.
+            client_id: The id of this program there.
+            client_secret: Its secret there.
+            private_key: Its key there.
+            idp_issuer: The identity provider.
+            idp_client_id: The id of this program at the identity provider.
+            idp_client_secret: Its secret there.
+            idp_token_endpoint: The token endpoint of the identity provider; default: what its metadata says.
+            subject_token: The person's token, or a function that gets the identity provider and returns it.
+            subject_token_type: `"id_token"` or `"saml2"`.
+            scopes: The scopes to request; default: those that the server asks for.
+            resource: The resource parameter; default: what the server's metadata says. None omits it.
+        """
         if subject_token_type not in SUBJECT_TYPES:
             raise wrong("subject_token_type", " or ".join(SUBJECT_TYPES), subject_token_type)
         _check_issuer("idp_issuer", idp_issuer)

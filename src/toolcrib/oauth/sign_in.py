@@ -10,6 +10,7 @@ from typing import Final
 from .._util.tasks import run_to_end
 from ..config import mask_urls
 from ..errors import AuthError, ConnectError
+from ..types import UNSET, Unset
 from .account import Account, ConnectionContext
 from .authorization import (
     OFFLINE_ACCESS,
@@ -31,9 +32,6 @@ from .well_known import ServerMetadata
 
 log = logging.getLogger("toolcrib.oauth")
 
-DISCOVERED: Final = "<discovered>"
-"""The value of `resource` that means: what the resource metadata says."""
-
 REFRESH_NOT_ALLOWED: Final = frozenset({"unauthorized_client", "unsupported_grant_type"})
 """Errors that say that this client can never refresh its tokens: a person has to sign in again."""
 
@@ -49,7 +47,8 @@ class SignInOptions:
     client_name: str = "Toolcrib"
     scopes: tuple[str, ...] | None = None
     issuer: str | None = None
-    resource: str | None = DISCOVERED
+    resource: str | Unset | None = UNSET
+    """UNSET means: what the resource metadata says."""
     redirect_uri: str | None = None
     interact: Interact = "auto"
     assume_pkce: bool = False
@@ -239,7 +238,8 @@ class SignInFlow:
         return self._options.redirect_uri or (client.redirect_uri if client is not None else None)
 
     def _resource(self, found: Discovery) -> str | None:
-        return found.resource if self._options.resource == DISCOVERED else self._options.resource
+        resource = self._options.resource
+        return found.resource if isinstance(resource, Unset) else resource
 
     def _known_client(self, metadata: ServerMetadata, stored: StoredSignIn) -> ClientIdentity | None:
         """Return the configured client, the metadata document, or the registered client; None to register one."""

@@ -1,4 +1,4 @@
-"""What a provider knows about one server in this process, shared by all connections to it and by all event loops."""
+"""The state of one sign-in in this process, shared by all connections and event loops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFUSAL_PAUSE: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionContext:
-    """What an authorisation needs from the connection that it is for."""
+    """The parts of a connection that an authorisation needs."""
 
     server_url: str
     fetch: Fetch
@@ -108,5 +108,5 @@ class Account:
         self._sign_ins.append((time.monotonic(), frozenset(scopes)))
 
     def refuse_sign_ins(self, reason: str) -> None:
-        """Ask no person for a while, because consent was refused."""
+        """Block sign-ins for `REFUSAL_PAUSE` seconds, because consent was refused."""
         self._refused = (time.monotonic(), reason)

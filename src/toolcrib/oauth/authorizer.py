@@ -188,12 +188,12 @@ class Authorizer:
 
 
 def _has_aged(grant: Grant) -> bool:
-    """Return whether the server may reject the token because it has expired, not because it is no use."""
+    """Return whether the token may have expired since it was obtained."""
     return not grant.is_new or (grant.expires_at is not None and time.time() >= grant.expires_at)
 
 
 def _may_be_legacy(request: Outgoing) -> bool:
-    """Return whether the server may be one without resource metadata: the request is not one of the modern era.
+    """Return whether the server may use the legacy protocol, which does not require resource metadata.
 
     The first request of a client that detects the era is `server/discover`.
     """
@@ -204,4 +204,4 @@ def _may_be_legacy(request: Outgoing) -> bool:
 
 def _log_failure(task: asyncio.Task[Grant | None]) -> None:
     if not task.cancelled() and (exc := task.exception()) is not None:
-        log.warning("a token was not renewed in the background: %s", mask_urls(str(exc)))
+        log.warning("the renewal of a token in the background failed: %s", mask_urls(str(exc)))

@@ -1,4 +1,4 @@
-"""Which client this program is at an authorisation server: a metadata document, or a registered one (RFC 7591)."""
+"""Client registration (RFC 7591), and the URLs of client metadata documents."""
 
 from __future__ import annotations
 

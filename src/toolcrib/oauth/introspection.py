@@ -1,4 +1,4 @@
-"""Opaque access tokens: the issuer tells what they mean (token introspection, RFC 7662)."""
+"""Token introspection (RFC 7662) for opaque access tokens."""
 
 from __future__ import annotations
 

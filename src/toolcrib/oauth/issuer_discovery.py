@@ -106,8 +106,8 @@ async def discover(
     if resource is None:
         if not allow_legacy:
             raise AuthError(
-                f"{mask_urls(server_url)}: the server requires authorisation and publishes no resource metadata, which "
-                "tells where to sign in",
+                f"{mask_urls(server_url)}: the server requires authorisation, but publishes no resource metadata; the "
+                "authorisation server cannot be discovered",
                 status=401,
             )
         found = await _legacy_metadata(fetch, server_url, issuer, assume_pkce)

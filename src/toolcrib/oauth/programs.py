@@ -36,7 +36,7 @@ Assertion = str | Callable[[str], str | Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class TokenTarget:
-    """What a token is requested for."""
+    """The issuer, client, resource and scopes of a token request."""
 
     metadata: ServerMetadata
     client: ClientIdentity
@@ -221,7 +221,7 @@ class ProgramFlow:
 async def _metadata(fetch: Fetch, issuer: str, allow_loopback: bool) -> ServerMetadata:
     found = await fetch_server_metadata(fetch, issuer, allow_loopback=allow_loopback)
     if found is None:
-        raise AuthError(f"{mask_urls(issuer)}: the issuer publishes no metadata. Check issuer=", status=401)
+        raise AuthError(f"{mask_urls(issuer)}: no metadata found. Check issuer=", status=401)
     return found
 
 

@@ -74,7 +74,7 @@ class AuthProvider(ABC):
         on_waiting: Callable[[str | None], None] = lambda _: None,
         allow_legacy: bool = True,
     ) -> Authorizer:
-        """Return what authorises the requests of a new connection to a server."""
+        """Return the authorizer of a new connection to a server."""
         account = self._account(server_url)
         context = ConnectionContext(server_url, fetch, hold, on_waiting, allow_legacy)
         return Authorizer(account, self._flow(account, context))
@@ -97,7 +97,7 @@ class AuthProvider(ABC):
 
     @abstractmethod
     def _flow(self, account: Account, connection: ConnectionContext) -> Flow:
-        """Return what obtains the tokens."""
+        """Return the flow that obtains tokens for the account."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The interface between HTTP connections and what authorises their requests."""
+"""The interface between HTTP connections and the providers of credentials."""
 
 from __future__ import annotations
 

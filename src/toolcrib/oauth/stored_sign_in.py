@@ -1,4 +1,4 @@
-"""What is stored about the sign-ins at one server: grants with their tokens, and registered clients.
+"""The stored record of one server: grants with their tokens, and registered clients.
 
 A server may change its authorisation server: what belongs to the former one stays stored under its issuer.
 """
@@ -135,7 +135,7 @@ class StoredSignIn:
         )
 
     def updated(self, newer: StoredSignIn) -> StoredSignIn:
-        """Return `newer` with the grants for other issuers that are stored here."""
+        """Return `newer` with the grants for other issuers of this record."""
         issuers = {each.issuer for each in newer.grants}
         return replace(newer, grants=(*newer.grants, *(each for each in self.grants if each.issuer not in issuers)))
 

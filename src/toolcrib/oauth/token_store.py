@@ -241,7 +241,7 @@ def _key_of_keyring() -> SealingKey:
         reason = type(exc).__name__
     else:
         return SealingKey.parse(text or "", where="keyring")
-    expected = "a keyring that works"
+    expected = "a keyring"
     advice = "Use FileTokenStore() without key, or with a key of 32 bytes"
     raise ConfigError(f"key: expected {expected}, got {reason}. {advice}", key="key", expected=expected)
 

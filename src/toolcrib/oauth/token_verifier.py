@@ -1,4 +1,4 @@
-"""`TokenVerifier`: an `auth` hook that accepts the access tokens of OAuth issuers, and tells clients where they are."""
+"""`TokenVerifier`: an `auth` hook that accepts the access tokens of OAuth issuers, and publishes resource metadata."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _ENDPOINTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ResourceMetadata:
-    """What a protected resource says about itself."""
+    """The metadata of a protected resource (RFC 9728)."""
 
     resource: str
     authorization_servers: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class ResourceMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ServerMetadata:
-    """What an authorisation server says about itself; absent members are None."""
+    """The metadata of an authorisation server (RFC 8414); absent members are None."""
 
     issuer: str
     authorization_endpoint: str | None = None
@@ -50,7 +50,6 @@ class ServerMetadata:
     token_endpoint_auth_methods: tuple[str, ...] | None = None
     token_endpoint_auth_algorithms: tuple[str, ...] | None = None
     code_challenge_methods: tuple[str, ...] | None = None
-    grant_types: tuple[str, ...] | None = None
     sends_iss: bool = False
     """Whether the answers of its authorisation endpoint have `iss` (RFC 9207)."""
     takes_client_metadata_url: bool = False
@@ -139,7 +138,6 @@ def parse_server_metadata(document: Mapping[str, Any], issuer: str, *, allow_loo
         token_endpoint_auth_methods=_strings(document.get("token_endpoint_auth_methods_supported")),
         token_endpoint_auth_algorithms=_strings(document.get("token_endpoint_auth_signing_alg_values_supported")),
         code_challenge_methods=_strings(document.get("code_challenge_methods_supported")),
-        grant_types=_strings(document.get("grant_types_supported")),
         sends_iss=document.get("authorization_response_iss_parameter_supported") is True,
         takes_client_metadata_url=document.get("client_id_metadata_document_supported") is True,
     )

@@ -45,7 +45,7 @@ class AuthRequests:
         )
 
     async def fetch(self, method: str, url: str, headers: Headers, content: bytes) -> HttpParts:
-        """Send a request of our own providers: a `Fetch`."""
+        """Send a request without following redirects; a `Fetch`."""
         try:
             return await self._send(method, url, headers, content, follow=False, max_bytes=MAX_BODY_BYTES)
         except (aiohttp.ClientError, OSError) as exc:  # TimeoutError is an OSError

@@ -463,7 +463,7 @@ async def test_a_renewal_in_the_background_that_fails_is_logged_and_not_repeated
             for _ in range(30):
                 assert await call(client) == "x"
         assert len(refreshes(server)) == 1
-    assert [each for each in caplog.records if "not renewed in the background" in each.getMessage()]
+    assert [each for each in caplog.records if "in the background failed" in each.getMessage()]
 
 
 # ---- the end of a sign-in --------------------------------------------------------------------------------------

@@ -264,7 +264,8 @@ class SignInFlow:
         if metadata.registration_endpoint is None:
             raise AuthError(
                 f"{mask_urls(metadata.issuer)}: the authorisation server does not support client registration. "
-                "Register a client there by hand and set client_id=, or set client_metadata_url= if the server accepts such documents",
+                "Register a client there by hand and set client_id=, or set client_metadata_url= if the server accepts "
+                "such documents",
                 status=401,
             )
         return await register_client(fetch, metadata, redirect_uri, client_name=self._options.client_name)

@@ -100,7 +100,7 @@ def own_provider(url: str, issuer: str) -> toolcrib.OAuth:
 
 def _store(provider: toolcrib.OAuth, url: str, grant: Grant) -> None:
     account = provider._account(url)
-    account.store._texts[account.key] = StoredSignIn(url, grants=(grant,)).to_text()
+    account.store._texts[account.key] = StoredSignIn(url).with_grant(grant).to_text()
     account.grant, account.is_loaded = grant, True
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...config import HttpServer, SseServer
+from ...diagnostics.sign_in_state import make_provider
 from ...errors import AuthError, ConnectError
 from ..console import note, say
 from ..exit_codes import Exit
 from ..lazy_command import Invocation
-from ..server_sign_in import make_provider
 from ..target import choose_remote
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...config import HttpServer, SseServer, mask_urls
+from ...diagnostics.sign_in_state import describe_expiry, is_usable, obstacle_to_sign_in, stored_status
 from ...settings import ServerEntry
 from ..console import Column, Styled, is_terminal, note, show_json, show_table
 from ..exit_codes import Exit
 from ..lazy_command import Invocation
-from ..server_sign_in import describe_expiry, is_usable, obstacle_to_sign_in, stored_status
 from ..target import choose, choose_remote
 from .auth_login import status_as_json
 

@@ -41,7 +41,11 @@ class Invocation:
     config: Path | None = None
     """The settings file that the command line names."""
     servers: dict[str, ServerEntry] = field(default_factory=dict)
-    """The servers that the command can work on, by name: `target` adds them, for hints."""
+    """The servers that the command can work on, by name, for hints."""
+
+    def record(self, *entries: ServerEntry) -> None:
+        """Add servers to `servers`."""
+        self.servers.update({entry.name: entry for entry in entries})
 
     def doctor(self, server: str | None = None) -> str:
         """Return the command that diagnoses the same servers, or only the server of this name."""

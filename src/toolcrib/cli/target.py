@@ -128,8 +128,7 @@ class Target:
 
     def find(self, word: str) -> str | None:
         """Return the hub's name of the server that has this name, there or in the settings file."""
-        known = self.settings.entries
-        return next((entry.name for entry in known if word in (entry.name, entry.display_name)), None)
+        return next((each.name for each in self.settings.entries if word in (each.name, each.display_name)), None)
 
     def only(self, names: Collection[str]) -> Target:
         """Return a target without the other servers."""
@@ -184,7 +183,9 @@ def choose(words: Sequence[str], config: Path | None, command: Sequence[str]) ->
         if isinstance(server, StdioServer):
             # A command that is typed gets the whole environment, as if the user had run it in the shell.
             server = replace(server, env=dict(os.environ))
-        return _recorded(Target(Settings((ServerEntry(name, server, display_name=name),))))
+        entry = ServerEntry(name, server, display_name=name)
+        INVOCATION.get().record(entry)
+        return Target(Settings((entry,)))
     target = _from_settings(config, words)
     if not words:
         return target
@@ -218,12 +219,7 @@ def _from_settings(config: Path | None, words: Sequence[str]) -> Target:
     target = Target(find_settings(config, hint=typed_hint(words)))
     for warning in target.settings.warnings:
         note(f"warning: {warning}", "yellow")
-    return _recorded(target)
-
-
-def _recorded(target: Target) -> Target:
-    """Record the servers for hints, and return the target."""
-    INVOCATION.get().servers.update({entry.name: entry for entry in target.settings.entries})
+    INVOCATION.get().record(*target.settings.entries)
     return target
 
 

@@ -34,7 +34,7 @@ _OBSTACLES: Final = {"credentials": "has its own credentials", "off": "sign-in t
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ServerStatus:
     """What is stored for one server, or why its settings are invalid."""
 
     entry: ServerEntry
@@ -73,24 +73,24 @@ def _is_remote(entry: ServerEntry) -> bool:
     return isinstance(entry.config, HttpServer | SseServer)
 
 
-async def _find(entry: ServerEntry) -> _Found:
+async def _find(entry: ServerEntry) -> _ServerStatus:
     if entry.error is not None:
-        return _Found(entry, error=entry.error)
+        return _ServerStatus(entry, error=entry.error)
     if obstacle_to_sign_in(entry) is not None:
-        return _Found(entry)
+        return _ServerStatus(entry)
     assert isinstance(entry.config, HttpServer | SseServer)
     try:
-        return _Found(entry, await stored_status(entry.config))
+        return _ServerStatus(entry, await stored_status(entry.config))
     except ConfigError as exc:
-        return _Found(entry, error=exc)
+        return _ServerStatus(entry, error=exc)
 
 
-def _as_json(found: _Found) -> dict[str, Any]:
+def _as_json(found: _ServerStatus) -> dict[str, Any]:
     error = {"error": str(found.error)} if found.error is not None else {}
     return status_as_json(found.entry, found.status) | error
 
 
-def _row(found: _Found) -> list[Any]:
+def _row(found: _ServerStatus) -> list[Any]:
     entry, status = found.entry, found.status
     if found.error is not None:
         return [entry.name, Styled("invalid", "bold red"), "", "", "", "", ""]

@@ -14,6 +14,7 @@ import pytest
 
 import toolcrib as tc
 from tests.cli.kit import Ran, in_background, run_cli, run_process, terminal, write_settings
+from tests.faults.http_kit import closed_port
 from tests.oauth.authorization_server import AuthorizationServer
 from tests.serving import served
 
@@ -103,7 +104,7 @@ def test_a_server_without_a_sign_in_needs_none(tmp_path: Path, browser: dict[str
     with in_background(served(plain.asgi())) as origin:
         write_settings(tmp_path, {"web": {"url": f"{origin}/mcp"}})
         ran = login(tmp_path, browser)
-    assert (ran.code, ran.out) == (0, "no sign-in needed: web asks for none\n"), ran.err
+    assert (ran.code, ran.out, ran.err) == (0, "web does not require a sign-in\n", "")
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,115 @@ def test_the_group_has_help_and_suggestions(tmp_path: Path) -> None:
     assert run_cli("auth", cwd=tmp_path).code == 2
 
 
+# ---- errors and hints -----------------------------------------------------------------------------------------
+
+
+def test_the_hint_for_missing_scopes_keeps_the_present_ones(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    assert login(tmp_path, browser).code == 0
+    refused = run_cli("call", "write", "text=x", cwd=tmp_path)
+    assert refused.code == 6
+    (more,) = re.findall(r"hint: `toolcrib auth login web (.*)` signs you in again", refused.err)
+    assert login(tmp_path, browser, *more.split()).code == 0
+    assert run_cli("call", "write", "text=x", cwd=tmp_path).out == "wrote x\n"
+    assert run_cli("auth", "status", "--json", cwd=tmp_path).json[0]["scopes"] == ["mcp:read", "mcp:write"]
+
+
+def test_a_failed_sign_in_leads_to_the_diagnosis_of_the_same_server(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    write_settings(tmp_path, {"web": {"url": server.url}}, "one.json")
+    for words, shown in ((("web", "-c", "one.json"), "web -c one.json"), ((server.url,), server.url)):
+        server.fail_next("token", status=400, error="invalid_grant")
+        ran = run_process("auth", "login", *words, cwd=tmp_path, env=browser)
+        assert ran.code == 6 and ran.err.endswith(f"hint: `toolcrib doctor {shown}` shows each step of the sign-in\n")
+
+
+@pytest.mark.parametrize("is_from_file", [True, False])
+def test_the_hint_to_sign_in_names_the_file_or_the_url(
+    tmp_path: Path, server: AuthorizationServer, is_from_file: bool
+) -> None:
+    write_settings(tmp_path, {"web": {"url": server.url}}, "one.json")
+    ran = run_cli("tools", *(("-c", "one.json") if is_from_file else (server.url,)), cwd=tmp_path)
+    shown = "web -c one.json" if is_from_file else server.url
+    assert ran.code == 6 and f"hint: `toolcrib auth login {shown}` signs you in" in ran.err
+
+
+def test_the_person_is_asked_only_when_the_authorisation_server_is_known(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    ran = login(tmp_path, browser)
+    assert ran.err == (
+        f"opening a browser to sign in at {server.issuer}; waiting up to 5 minutes, Ctrl-C cancels. "
+        "If the page shows an error, check client_id and redirect_uri.\n"
+    )
+    write_settings(tmp_path, {"web": {"url": f"http://127.0.0.1:{closed_port()}/mcp"}})
+    unreachable = login(tmp_path, browser)
+    assert unreachable.code == 5 and unreachable.err.startswith("error: ")
+
+
+def test_a_rejected_authorization_header_is_to_be_corrected_or_removed(
+    tmp_path: Path, server: AuthorizationServer
+) -> None:
+    write_settings(tmp_path, {"web": {"url": server.url, "headers": {"Authorization": "Bearer wrong"}}})
+    ran = run_cli("tools", cwd=tmp_path)
+    hint = "correct the Authorization header of web in .mcp.json:1, or remove it and run `toolcrib auth login web`"
+    assert ran.code == 6 and f"hint: {hint}\n" in ran.err
+
+
+def test_the_status_shows_entries_without_a_sign_in(tmp_path: Path) -> None:
+    url = "https://example.com/mcp"
+    write_settings(
+        tmp_path,
+        {
+            "off": {"url": url, "oauth": False},
+            "unset": {"url": url, "oauth": {"client_id": "${NO_SUCH_CLIENT}"}},
+            "wrong": {"url": url, "oauth": "x"},
+            "misfit": {"url": url, "oauth": {"redirect_uri": "ftp://example.com"}},
+            "local": {"command": "x"},
+        },
+    )
+    ran = run_cli("auth", "status", cwd=tmp_path)
+    assert ran.code == 3
+    assert [row[:2] for row in ran.rows] == [
+        ["off", "sign-in turned off"],
+        ["unset", "invalid"],
+        ["wrong", "invalid"],
+        ["misfit", "invalid"],
+    ]
+    assert "NO_SUCH_CLIENT is not set" in ran.err and "oauth: expected a table of sign-in options" in ran.err
+    shown = run_cli("auth", "status", "--json", cwd=tmp_path)
+    errors = {each["server"]: each.get("error", "") for each in shown.json}
+    assert shown.code == 3 and not errors["off"] and "NO_SUCH_CLIENT is not set" in errors["unset"]
+
+
+def test_a_sign_out_is_shown_as_json_with_the_reason_why_the_tokens_were_not_revoked(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    assert login(tmp_path, browser).code == 0
+    server.fail_next("revoke", times=2, status=400, error="unsupported_token_type")
+    ran = run_cli("auth", "logout", "web", "--json", cwd=tmp_path)
+    assert ran.code == 1 and ran.json == {
+        "server": "web",
+        "signed_in": False,
+        "was_signed_in": True,
+        "revocation_error": f"{server.issuer}: the tokens were forgotten, but the server did not revoke them",
+    }
+    assert ran.err.startswith("warning: the tokens stay valid") and ran.err.count("revoke") == 1
+    again = run_cli("auth", "logout", "web", "--json", cwd=tmp_path)
+    assert (again.code, again.json) == (0, {"server": "web", "signed_in": False, "was_signed_in": False})
+
+
+def test_options_of_a_sign_in_are_without_effect_on_a_local_server(tmp_path: Path) -> None:
+    write_settings(tmp_path, {"one": {"command": "x", "oauth": {}}, "two": {"command": "x", "oauth": False}})
+    ran = run_cli("auth", "status", cwd=tmp_path)
+    assert ran.err.count("oauth: has no effect on a server of type stdio") == 1
+
+
 # ---- at a terminal -------------------------------------------------------------------------------------------
 
 
@@ -152,12 +262,51 @@ def test_a_call_that_needs_more_scopes_offers_a_sign_in_with_them(
 ) -> None:
     write_settings(tmp_path, {"web": {"url": server.url}})
     assert login(tmp_path, browser).code == 0
-    piped = run_cli("call", "write", "text=x", cwd=tmp_path)
-    assert piped.code == 6 and "auth login web --scope" in piped.err
+    with terminal("call", "write", "text=x", cwd=tmp_path, env=browser) as screen:
+        screen.until("web asks for more scopes (mcp:write). Sign in again? [Y/n]")
+        screen.type("y")
+        assert screen.exit_code() == 0 and "wrote x" in screen.text
+    assert run_cli("auth", "status", "--json", cwd=tmp_path).json[0]["scopes"] == ["mcp:read", "mcp:write"]
+
+
+def test_a_first_sign_in_without_the_scopes_of_the_call_is_followed_by_another_offer(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    write_settings(tmp_path, {"web": {"url": server.url}})
     with terminal("call", "write", "text=x", cwd=tmp_path, env=browser) as screen:
         screen.until("Sign in to web now? [Y/n]")
         screen.type("y")
+        screen.until("web asks for more scopes (mcp:write). Sign in again? [Y/n]")
+        screen.type("y")
         assert screen.exit_code() == 0 and "wrote x" in screen.text
+
+
+def test_a_sign_in_that_did_not_help_is_not_offered_again(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    server.change(write_always_refused=True)
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    assert login(tmp_path, browser).code == 0
+    with terminal("call", "write", "text=x", cwd=tmp_path, env=browser) as screen:
+        screen.until("Sign in again? [Y/n]")
+        screen.type("y")
+        assert screen.exit_code() == 6 and screen.text.count("[Y/n]") == 1
+
+
+@pytest.mark.parametrize("place", ["path", "none"])
+def test_the_sign_in_is_offered_though_the_challenge_names_no_metadata(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str], place: str
+) -> None:
+    server.change(resource_metadata=place, resource_metadata_hint=False)
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    piped = run_cli("tools", cwd=tmp_path)
+    assert "hint: run `toolcrib auth login web` if the server uses OAuth; else put its token under head" in piped.err
+    with terminal("tools", cwd=tmp_path, env=browser) as screen:
+        screen.until("Sign in to web now? [Y/n]")
+        screen.type("y")
+        assert screen.exit_code() == 0 and "mcp__web__echo" in screen.text
+        assert f"opening a browser to sign in at {server.issuer}" in screen.text
+        assert "--no-browser" not in screen.text  # `tools` has no such option
 
 
 def test_without_a_browser_the_address_is_shown_and_the_answer_is_pasted(

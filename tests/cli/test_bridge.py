@@ -166,7 +166,7 @@ async def test_what_a_local_server_writes_to_stderr_is_seen(tmp_path: Path) -> N
     "arguments, code, words",
     [
         ((), 2, "no server given"),
-        (("http://127.0.0.1:9/mcp",), 5, "127.0.0.1:9"),
+        (("http://127.0.0.1:9/mcp",), 5, "connecting failed: 127.0.0.1:9"),
         (("--", sys.executable, "-c", "raise SystemExit('no garden today')"), 5, "no garden today"),
         (("--header", "X", "http://127.0.0.1:9/mcp"), 2, "--header: expected NAME=VALUE"),
         (("--header", "X=${NO_SUCH}", "http://127.0.0.1:9/mcp"), 3, "NO_SUCH is not set"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import toolcrib as tc
 from tests.cli.kit import in_background, run_cli, write_settings
 from tests.oauth.authorization_server import AuthorizationServer
 from tests.oauth.person import agree
+from toolcrib.oauth.account import Account
 
 
 def doctor(folder: Path, server: AuthorizationServer, **entry: Any) -> dict[str, dict[str, Any]]:
@@ -53,11 +55,17 @@ def test_a_step_that_fails_has_a_fix(
     behaviour: dict[str, Any], entry: dict[str, Any], step: str, verdict: str, text: str, fix: str, tmp_path: Path
 ) -> None:
     with in_background(AuthorizationServer(**behaviour)) as server:
-        found = doctor(tmp_path, server, **entry)[step]
+        steps = doctor(tmp_path, server, **entry)
+    found, connects = steps[step], steps["connects"]
 
     assert found["verdict"] == verdict
     assert text in found["text"]
     assert fix in found.get("fix", "")
+    expected = f"see the step {step}" if verdict == "error" else "`toolcrib auth login web` signs you in"
+    assert expected in connects["fix"]
+
+
+TOKENS = Path(".config/toolcrib/tokens")
 
 
 async def _sign_in(url: str, folder: Path) -> None:
@@ -65,11 +73,69 @@ async def _sign_in(url: str, folder: Path) -> None:
         pass
 
 
-def test_a_stored_sign_in_is_used(tmp_path: Path) -> None:
+async def _expire(url: str, folder: Path) -> None:
+    account = Account(url, "", tc.FileTokenStore(folder))
+    stored = await account.load()
+    await account.save(replace(stored, grants=tuple(replace(each, expires_at=1.0) for each in stored.grants)))
+
+
+def test_a_sign_in_that_the_server_accepts_is_shown(tmp_path: Path) -> None:
     with in_background(AuthorizationServer()) as server:
-        folder = tmp_path / ".config" / "toolcrib" / "tokens"
-        asyncio.run(_sign_in(server.url, folder))
+        asyncio.run(_sign_in(server.url, tmp_path / TOKENS))
         found = doctor(tmp_path, server)
 
-    assert found["connects"]["verdict"] == "ok"
-    assert "resource" not in found and "sign-in" not in found
+    assert found["connects"]["verdict"] == found["sign-in"]["verdict"] == "ok"
+    assert f"signed in at {server.issuer}; scopes: mcp:read; the token expires in " in found["sign-in"]["text"]
+    assert "resource" not in found
+
+
+def test_a_sign_in_that_is_turned_off_is_not_used(tmp_path: Path) -> None:
+    with in_background(AuthorizationServer()) as server:
+        asyncio.run(_sign_in(server.url, tmp_path / TOKENS))
+        found = doctor(tmp_path, server, oauth=False)
+
+    assert found["connects"]["verdict"] == "error" and "sign-in" not in found
+    assert "the sign-in is turned off in .mcp.json:1: turn it on there" in found["connects"]["fix"]
+
+
+def test_an_authorization_header_that_is_rejected_is_to_be_corrected(tmp_path: Path) -> None:
+    with in_background(AuthorizationServer()) as server:
+        found = doctor(tmp_path, server, headers={"Authorization": "Bearer wrong"})
+
+    assert "it rejects these credentials (HTTP 401)" in found["connects"]["text"]
+    assert found["connects"]["fix"] == (
+        "correct the Authorization header of web in .mcp.json:1, or remove it and run `toolcrib auth login web`"
+    )
+
+
+def test_a_server_without_resource_metadata_can_be_signed_in_to(tmp_path: Path) -> None:
+    with in_background(AuthorizationServer(resource_metadata="none")) as server:
+        found = doctor(tmp_path, server)
+
+    assert "it requires an OAuth sign-in" in found["connects"]["text"]
+    assert "`toolcrib auth login web` signs you in" in found["connects"]["fix"]
+    assert (found["resource"]["verdict"], found["issuer"]["verdict"]) == ("warning", "ok")
+
+
+def test_one_usable_issuer_of_several_is_enough(tmp_path: Path) -> None:
+    with in_background(AuthorizationServer()) as server:
+        server.change(authorization_servers=(f"{server.base}/none", server.issuer))
+        found = doctor(tmp_path, server)
+
+    assert "`toolcrib auth login web` signs you in" in found["connects"]["fix"]
+
+
+@pytest.mark.parametrize("is_from_file", [True, False])
+def test_the_fix_is_a_command_that_works(is_from_file: bool, tmp_path: Path) -> None:
+    with in_background(AuthorizationServer(refresh_tokens="none")) as server:
+        asyncio.run(_sign_in(server.url, tmp_path / TOKENS))
+        asyncio.run(_expire(server.url, tmp_path / TOKENS))
+        write_settings(tmp_path, {"web": {"url": server.url}}, "one.json")
+        words = ("-c", "one.json") if is_from_file else (server.url,)
+        ran = run_cli("doctor", *words, "--json", cwd=tmp_path)
+
+    found = {each["step"]: each for each in ran.json["servers"][0]["steps"]}
+    command = f"toolcrib auth login {'web -c one.json' if is_from_file else server.url}"
+    assert found["connects"]["fix"].startswith(f"`{command}` signs you in")
+    assert found["sign-in"]["text"] == "the stored token has expired"
+    assert found["sign-in"]["fix"] == f"run `{command}`"

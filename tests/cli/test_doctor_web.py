@@ -108,7 +108,7 @@ def test_a_server_that_wants_an_oauth_sign_in_is_reported_as_such(tmp_path: Path
         ran = doctor(tmp_path, origin + "/mcp")
     found = steps(ran)["connects"]
     assert "it requires an OAuth sign-in (HTTP 401)" in found["text"]
-    assert "`toolcrib auth login web` signs you in" in found["fix"]
+    assert found["fix"] == "see the step resource"  # its metadata cannot be used
 
 
 @pytest.mark.parametrize("place", ["", "/mcp"])
@@ -124,7 +124,7 @@ def test_metadata_for_oauth_are_found_though_the_challenge_does_not_name_them(tm
         ran = doctor(tmp_path, origin + "/mcp")
     found = steps(ran)["connects"]
     assert "it requires an OAuth sign-in" in found["text"]
-    assert "`toolcrib auth login web` signs you in" in found["fix"]
+    assert found["fix"] == "see the step resource"  # its metadata cannot be used
 
 
 def test_a_credential_that_the_server_repeats_is_not_shown(tmp_path: Path) -> None:

@@ -106,9 +106,13 @@ def test_a_command_that_is_not_a_server_is_reported_in_one_line_with_a_hint(
     "words, hint",
     [
         (("tools", "--", "no-such-program"), "`toolcrib doctor -- COMMAND` diagnoses the start step by step"),
-        (("tools", "-c", "other.json"), "`toolcrib doctor -c FILE` diagnoses the start step by step"),
-        (("tools", "http://127.0.0.1:9/mcp"), "`toolcrib doctor URL` diagnoses the connection step by step"),
-        (("tools", "empty.py"), "`toolcrib doctor FILE.py` diagnoses the start step by step"),
+        (("tools", "-c", "other.json"), "`toolcrib doctor -c other.json` diagnoses the start step by step"),
+        (
+            ("tools", "http://127.0.0.1:9/mcp"),
+            "`toolcrib doctor http://127.0.0.1:9/mcp` diagnoses the connection step by step",
+        ),
+        (("tools", "http://me:s3cret@127.0.0.1:9/mcp"), "`toolcrib doctor URL` diagnoses the connection step by step"),
+        (("tools", "empty.py"), "`toolcrib doctor empty.py` diagnoses the start step by step"),
     ],
 )
 def test_the_hint_shows_how_to_diagnose_the_same_server(words: tuple[str, ...], hint: str, tmp_path: Path) -> None:

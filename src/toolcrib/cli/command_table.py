@@ -278,7 +278,7 @@ toolcrib auth login github --scope repo --scope read:org
 
         The exit code is 1 if they could not be revoked; they are removed all the same.
         """,
-        (_SIGN_IN_SERVER, CONFIG),
+        (_SIGN_IN_SERVER, CONFIG, JSON),
         starts_servers=False,
     ),
     LazyCommand(
@@ -288,7 +288,7 @@ toolcrib auth login github --scope repo --scope read:org
         Show the sign-ins at remote servers: where, as which client, with which scopes, and for how long.
 
         Asks no server: it shows what is stored. Piped, each server is one line, separated by tabs. The exit code is 6
-        if SERVER is given and you are not signed in there.
+        if SERVER is given and you are not signed in there, and 3 if an entry is invalid.
         """,
         (
             argument(

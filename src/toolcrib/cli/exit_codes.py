@@ -105,7 +105,8 @@ def hint_for(error: BaseException) -> str:
     if isinstance(error, AuthError):
         from ..diagnostics.causes import credentials_for  # noqa: PLC0415  # slow, and only errors need it
 
-        return credentials_for(error, login=INVOCATION.get().login(error.server))
+        invocation = INVOCATION.get()
+        return credentials_for(error, invocation.servers.get(error.server or ""), login=invocation.login(error.server))
     if isinstance(error, CallTimeout) and error.sent is False:
         return "nothing was sent; --timeout, or connect_timeout in the server's entry, allows more seconds"
     if isinstance(error, ConnectError) and error.status is not None:

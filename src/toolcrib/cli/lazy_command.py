@@ -10,13 +10,16 @@ import shlex
 import signal
 from collections.abc import Coroutine, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
-from pathlib import PurePath
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from .console import keeping_stdout
+
+if TYPE_CHECKING:
+    from ..settings import ServerEntry
 
 LAUNCHERS: Final = frozenset(
     ("bun", "bunx", "deno", "docker", "node", "npm", "npx", "pipx", "pnpm", "podman", "python", "python3", "uv", "uvx")
@@ -35,28 +38,57 @@ class Invocation:
     debug: bool = False
     words: tuple[str, ...] = ()
     """The words before `--`, as they were typed."""
+    config: Path | None = None
+    """The settings file that the command line names."""
+    servers: dict[str, ServerEntry] = field(default_factory=dict)
+    """The servers that the command can work on, by name, for hints."""
 
-    def doctor(self) -> str:
-        """Return the command that diagnoses the same servers. It has placeholders, as the words may contain secrets."""
+    def record(self, *entries: ServerEntry) -> None:
+        """Add servers to `servers`."""
+        self.servers.update({entry.name: entry for entry in entries})
+
+    def doctor(self, server: str | None = None) -> str:
+        """Return the command that diagnoses the same servers, or only the server of this name."""
         if self.command:
-            return "toolcrib doctor -- COMMAND"
-        if any(word.startswith(("http://", "https://")) for word in self.words[1:]):
-            return "toolcrib doctor URL"
-        if any(_PYTHON_FILE.fullmatch(word) for word in self.words[1:]):
-            return "toolcrib doctor FILE.py"
-        if any(word.startswith(("-c", "--config")) for word in self.words[1:]):
-            return "toolcrib doctor -c FILE"
-        return "toolcrib doctor"
+            return "toolcrib doctor -- COMMAND"  # not the words themselves: they may contain secrets
+        python_file = next((word for word in self.words[1:] if _PYTHON_FILE.fullmatch(word)), None)
+        if python_file is not None:
+            return f"toolcrib doctor {shlex.quote(python_file)}"
+        url = self._url_of(server) or next(filter(_is_url, self.words[1:]), None)
+        if url is not None:
+            return f"toolcrib doctor {_quote_url(url)}"
+        return " ".join(filter(None, ("toolcrib doctor", server, self._config_option)))
 
     def login(self, server: str | None) -> str:
-        """Return the command that signs in to a server; it has placeholders where words may contain secrets."""
-        if any(word.startswith(("http://", "https://")) for word in self.words[1:]):
-            return "toolcrib auth login URL"
-        file = " -c FILE" if any(word.startswith(("-c", "--config")) for word in self.words[1:]) else ""
-        return f"toolcrib auth login {server or 'NAME'}{file}"
+        """Return the command that signs in to the server of this name."""
+        if server is None and len(self.servers) == 1:
+            (server,) = self.servers
+        url = self._url_of(server)
+        if url is not None:
+            return f"toolcrib auth login {_quote_url(url)}"
+        return " ".join(filter(None, ("toolcrib auth login", server or "NAME", self._config_option)))
+
+    @property
+    def _config_option(self) -> str:
+        return "" if self.config is None else f"-c {shlex.quote(str(self.config))}"
+
+    def _url_of(self, server: str | None) -> str | None:
+        """Return the URL of a server that the command line itself defines; None if it is from the settings."""
+        entry = self.servers.get(server or "")
+        return getattr(entry.config, "url", None) if entry is not None and entry.source is None else None
 
 
-INVOCATION: Final = ContextVar("INVOCATION", default=Invocation())  # noqa: B039  # it is frozen
+def _quote_url(url: str) -> str:
+    from ..diagnostics.sign_in_state import quote_url  # noqa: PLC0415  # slow, and only hints need it
+
+    return quote_url(url)
+
+
+def _is_url(word: str) -> bool:
+    return word.startswith(("http://", "https://"))
+
+
+INVOCATION: Final = ContextVar("INVOCATION", default=Invocation())  # noqa: B039  # `run` sets another one
 """The command line that is running; errors are printed after click has left its own context."""
 
 
@@ -106,6 +138,8 @@ class LazyCommand(click.Command):
         """Import the module and run its function."""
         if ctx.obj.command and not self.starts_servers:
             ctx.fail(f"`{ctx.command_path}` takes no command after --")
+        ctx.obj = replace(ctx.obj, config=ctx.params.get("config"))
+        INVOCATION.set(ctx.obj)
         function = importlib.import_module(f".commands.{self.module}", __package__).command
         with contextlib.nullcontext() if self.serves else keeping_stdout():
             result = function(ctx.obj, **ctx.params)

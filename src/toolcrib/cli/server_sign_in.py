@@ -2,60 +2,37 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..config import HttpServer, SseServer, as_singleton, mask_urls
-from ..errors import AuthError, ConfigError, RemoteError, ToolcribError
+from ..diagnostics.causes import lacks_scopes, missing_scopes, required_scopes, wants_oauth
+from ..diagnostics.sign_in_state import (
+    describe_status,
+    find_stored_sign_in,
+    make_provider,
+    obstacle_to_sign_in,
+    stored_status,
+)
+from ..errors import AuthError, ConfigError, RemoteError
+from ..events import SignInStarted
 from ..settings import ServerEntry
 from .console import can_ask, note
-from .exit_codes import CliError, Exit
+from .exit_codes import CliError, Exit, code_of
 from .interactive import TerminalUser
+from .lazy_command import INVOCATION
 
 if TYPE_CHECKING:
+    from ..client.client import Client
     from ..oauth.interaction import Interact
-    from ..oauth.providers import OAuth, SignInStatus
-    from ..oauth.token_store import TokenStore
+    from ..oauth.providers import SignInStatus
 
 T = TypeVar("T")
 
-Obstacle = Literal["local", "invalid", "credentials", "off"]
-"""Why a server has no sign-in: it has no URL, its entry is invalid, it has its own credentials, or it is turned off."""
-
-
-def obstacle_to_sign_in(entry: ServerEntry) -> Obstacle | None:
-    """Return why a server cannot be signed in to; None if it can."""
-    if entry.config is None:
-        return "invalid"
-    if not isinstance(entry.config, HttpServer | SseServer):
-        return "local"
-    if any(name.lower() == "authorization" for name in entry.config.headers or ()):
-        return "credentials"
-    given = entry.raw.get("oauth")
-    is_off = given is False or (isinstance(given, Mapping) and given.get("enabled") is False)
-    return "off" if is_off else None
-
-
-def make_provider(
-    config: HttpServer | SseServer,
-    *,
-    interact: Interact = None,
-    store: TokenStore | None = None,
-    scopes: Sequence[str] = (),
-) -> OAuth:
-    """Return the provider for a server, with the options of its entry; `scopes` replace those of the entry."""
-    from ..oauth.providers import OAuth  # noqa: PLC0415  # only for remote servers
-
-    given = {**(config.oauth or {}), **({"scopes": scopes} if scopes else {})}
-    return OAuth(**given, interact=interact, store=store)
-
-
-async def stored_status(config: HttpServer | SseServer) -> SignInStatus | None:
-    """Return the stored sign-in at a server; None if there is none."""
-    return await make_provider(config).status(config.url)
+MAX_OFFERS: Final = 2
+"""Sign-ins that one command offers for a server: the first one, and one with more scopes."""
 
 
 async def with_stored_sign_in(entry: ServerEntry) -> ServerEntry:
@@ -67,11 +44,10 @@ async def with_stored_sign_in(entry: ServerEntry) -> ServerEntry:
     if obstacle_to_sign_in(entry) is not None or not isinstance(config, HttpServer | SseServer):
         return entry
     try:
-        provider = make_provider(config)
-        is_signed_in = await provider.status(config.url) is not None
+        provider = await find_stored_sign_in(entry)
     except ConfigError as exc:
         return replace(entry, config=None, error=exc)
-    if is_signed_in:
+    if provider is not None:
         return replace(entry, client_options={**entry.client_options, "auth": provider})
     return replace(entry, config=replace(config, oauth=None)) if config.oauth is not None else entry
 
@@ -79,29 +55,42 @@ async def with_stored_sign_in(entry: ServerEntry) -> ServerEntry:
 async def sign_in(
     entry: ServerEntry, *, use_browser: bool = True, scopes: Sequence[str] = (), timeout: float | None = None
 ) -> SignInStatus | None:
-    """Sign in to a server, and store the sign-in in place of an earlier one; None if the server asks for none."""
+    """Sign in to a server, and store the sign-in in place of an earlier one; None if the server requires none.
+
+    Raises `CliError` if the sign-in fails.
+    """
+    from ..oauth.interaction import choose_interaction  # noqa: PLC0415  # slow; only for remote servers
+
+    interact = choose_interaction("auto") if use_browser else "paste"
+    if interact is None or (interact == "paste" and not can_ask()):
+        hint = f"run `{INVOCATION.get().login(entry.name)}` at a terminal, or set BROWSER to the command of a browser"
+        raise CliError("a sign-in needs a browser, or a terminal", hint=hint, code=Exit.DENIED)
+    try:
+        return await _sign_in(entry, interact, scopes, timeout)
+    except AuthError as exc:
+        hint = f"`{INVOCATION.get().doctor(entry.name)}` shows each step of the sign-in"
+        raise CliError(str(exc), hint=hint, code=code_of(exc)) from exc
+
+
+async def _sign_in(
+    entry: ServerEntry, interact: Interact, scopes: Sequence[str], timeout: float | None
+) -> SignInStatus | None:
     from ..client.client import Client  # noqa: PLC0415  # slow
     from ..oauth.account import Account  # noqa: PLC0415
-    from ..oauth.interaction import choose_interaction  # noqa: PLC0415  # only for remote servers
-    from ..oauth.token_store import FileTokenStore, MemoryTokenStore  # noqa: PLC0415
+    from ..oauth.token_store import FileTokenStore, MemoryTokenStore  # noqa: PLC0415  # only for remote servers
 
     config = entry.config
     assert isinstance(config, HttpServer | SseServer)
-    interact = choose_interaction("auto") if use_browser else "paste"
-    if interact is None or (interact == "paste" and not can_ask()):
-        raise CliError(
-            "a sign-in needs a browser, or a terminal",
-            hint="run `toolcrib auth login` at a terminal, or set BROWSER to the command of a browser",
-            code=Exit.DENIED,
-        )
     # An earlier sign-in is kept until this one has succeeded.
     fresh, kept = MemoryTokenStore(), FileTokenStore()
     account = Account(config.url, "", kept)
     # The issuers that clients are bound to are known from the start: a secret must not go to another one.
     await Account(config.url, "", fresh).save(replace(await account.load(), grants=()))
-    provider = make_provider(config, interact=_announced(interact), store=fresh, scopes=scopes)
+    provider = make_provider(config, interact=interact, store=fresh, scopes=scopes)
     options: dict[str, Any] = {} if timeout is None else {"connect_timeout": timeout, "discovery_timeout": timeout}
-    async with Client(as_singleton(replace(config, oauth=None)), name=entry.name, auth=provider, **options) as client:
+    client = Client(as_singleton(replace(config, oauth=None)), name=entry.name, auth=provider, **options)
+    client.on(SignInStarted, lambda event: _announce(event, interact))
+    async with client:
         if await provider.status(config.url) is None:
             await _list_tools(client)  # some servers require a sign-in only here
     status = await provider.status(config.url)
@@ -112,42 +101,20 @@ async def sign_in(
     return status
 
 
-def _announced(interact: Any) -> Any:
-    if interact == "browser":
-        note("opening a browser to sign in; with --no-browser you can sign in on another machine")
-    return interact
+def _announce(event: SignInStarted, interact: Interact) -> None:
+    """Print where the person is asked to sign in, and for how long the command waits."""
+    from ..oauth.interaction import SIGN_IN_SECONDS  # noqa: PLC0415  # slow; only for remote servers
+
+    begin = "opening a browser to sign in" if interact == "browser" else "sign in"
+    note(
+        f"{begin} at {mask_urls(event.issuer)}; waiting up to {SIGN_IN_SECONDS / 60:.0f} minutes, Ctrl-C cancels. "
+        "If the page shows an error, check client_id and redirect_uri."
+    )
 
 
-async def _list_tools(client: Any) -> None:
-    with suppress(RemoteError):  # it has none; only whether it asks for a sign-in matters here
+async def _list_tools(client: Client) -> None:
+    with suppress(RemoteError):  # it has none; only whether it requires a sign-in matters here
         await client.list_tools()
-
-
-def describe(status: SignInStatus) -> str:
-    """Return a sign-in on one line: where, which scopes, how long."""
-    parts = [f"at {mask_urls(status.issuer)}"]
-    if status.scopes:
-        parts.append(f"scopes: {' '.join(status.scopes)}")
-    if status.expires_at is not None:
-        parts.append(f"the token {describe_expiry(status.expires_at)}")
-    parts.append("renewed automatically" if status.can_renew else "cannot be renewed without you")
-    return "; ".join(parts)
-
-
-def describe_expiry(expires_at: float) -> str:
-    """Return when a token expires, relative to now."""
-    left = expires_at - time.time()
-    if left <= 0:
-        return "has expired"
-    for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if left >= 2 * seconds:
-            return f"expires in {left / seconds:.0f} {unit}"
-    return f"expires in {left:.0f} s"
-
-
-def is_usable(status: SignInStatus) -> bool:
-    """Return whether a stored sign-in gives access without a person: it has not expired, or can be renewed."""
-    return status.can_renew or status.expires_at is None or status.expires_at > time.time()
 
 
 # ---- prompts at the terminal ---------------------------------------------------------------------------------
@@ -167,61 +134,71 @@ class SignInMayHelp(Exception):
 
 async def retry_after_sign_in(entries: Sequence[ServerEntry], work: Callable[[], Awaitable[T]]) -> T:
     """Do the work; if a server requires a sign-in and the user agrees at the terminal, sign in and do it again."""
-    error: Exception
-    refusals: Mapping[str, Exception]
-    try:
-        return await work()
-    except AuthError as exc:
-        error, refusals = exc, {exc.server or "": exc}
-    except SignInMayHelp as exc:
-        error, refusals = exc.error, exc.refusals
-    if not await offer_sign_ins(entries, refusals):
-        raise error
-    return await work()
+    offers = SignInOffers(entries)
+    while True:
+        error: Exception
+        refusals: Mapping[str, Exception]
+        try:
+            return await work()
+        except AuthError as exc:
+            error, refusals = exc, {exc.server or "": exc}
+        except SignInMayHelp as exc:
+            error, refusals = exc.error, exc.refusals
+        if not await offers.make(refusals):
+            raise error
 
 
-async def offer_sign_ins(entries: Sequence[ServerEntry], errors: Mapping[str, Exception]) -> bool:
-    """Ask whether to sign in to the servers that rejected a request for the lack of it; return whether any was done."""
-    known = {entry.name: entry for entry in entries if obstacle_to_sign_in(entry) is None}
-    done = False
-    for name, error in errors.items():
-        entry = known.get(name)
-        if entry is None or not isinstance(error, AuthError) or not can_ask() or not await _wants(entry, error):
-            continue
-        if await TerminalUser().confirm(f"Sign in to {name} now? [Y/n]"):
-            status = await sign_in(entry, scopes=await _missing_scopes(entry, error))
-            if status is not None:
-                note(f"signed in to {name} {describe(status)}")
-                done = True
-    return done
+class SignInOffers:
+    """The sign-ins that one command offers at the terminal: at most `MAX_OFFERS` for a server."""
+
+    def __init__(self, entries: Sequence[ServerEntry]) -> None:
+        self._entries = {entry.name: entry for entry in entries if obstacle_to_sign_in(entry) is None}
+        self._offered: dict[str, list[tuple[str, ...]]] = {}
+        """The scopes of the offers, by server; empty if the server chooses them."""
+
+    async def make(self, errors: Mapping[str, Exception]) -> bool:
+        """Ask whether to sign in to servers that rejected a request for the lack of it; return whether any was done."""
+        done = False
+        for name, error in errors.items():
+            entry = self._entries.get(name)
+            if entry is None or not isinstance(error, AuthError) or not can_ask() or not await _helps(entry, error):
+                continue
+            scopes, before = await _scopes_for(entry, error), self._offered.setdefault(name, [])
+            if scopes in before or len(before) >= MAX_OFFERS:
+                continue  # the server rejects what it was offered
+            before.append(scopes)
+            if await TerminalUser().confirm(_question(name, error)):
+                status = await sign_in(entry, scopes=scopes)
+                if status is not None:
+                    note(f"signed in to {name} {describe_status(status)}")
+                    done = True
+        return done
 
 
-async def _wants(entry: ServerEntry, error: AuthError) -> bool:
+def _question(name: str, error: AuthError) -> str:
+    if not lacks_scopes(error):
+        return f"Sign in to {name} now? [Y/n]"
+    scopes = " ".join(missing_scopes(error))
+    return f"{name} asks for more scopes{f' ({scopes})' if scopes else ''}. Sign in again? [Y/n]"
+
+
+async def _helps(entry: ServerEntry, error: AuthError) -> bool:
     """Return whether a server offers a sign-in, which would help against this error."""
-    from ..oauth.challenge import parse_challenges  # noqa: PLC0415  # only after a rejection
-    from ..oauth.http import open_fetch  # noqa: PLC0415
-    from ..oauth.issuer_discovery import fetch_resource_metadata  # noqa: PLC0415
+    from ..diagnostics.sign_in_steps import publishes_oauth_metadata  # noqa: PLC0415  # slow, and only errors need it
 
-    challenge = parse_challenges([error.challenge or ""])
     if error.status == 403:
-        return challenge is not None and challenge.error == "insufficient_scope"
-    if error.authorization_url is not None or (challenge is not None and challenge.resource_metadata is not None):
+        return lacks_scopes(error)
+    if error.authorization_url is not None or wants_oauth(error):
         return True
-    assert isinstance(entry.config, HttpServer | SseServer)
-    try:
-        async with open_fetch() as fetch:
-            return await fetch_resource_metadata(fetch, entry.config.url, challenge) is not None
-    except ToolcribError:
-        return False
+    return entry.config is not None and await publishes_oauth_metadata(entry.config)
 
 
-async def _missing_scopes(entry: ServerEntry, error: AuthError) -> tuple[str, ...]:
-    """Return the scopes to request if the present ones are not enough: those and the missing ones."""
-    from ..oauth.challenge import parse_challenges  # noqa: PLC0415  # as above
-
-    challenge = parse_challenges([error.challenge or ""])
-    if error.status != 403 or challenge is None:
+async def _scopes_for(entry: ServerEntry, error: AuthError) -> tuple[str, ...]:
+    """Return the scopes to request: the present and the missing ones if the present are not enough, else none."""
+    if not lacks_scopes(error):
         return ()
+    if error.authorization_url is not None:
+        return required_scopes(error)
     assert isinstance(entry.config, HttpServer | SseServer)
     status = await stored_status(entry.config)
-    return tuple(dict.fromkeys((*(status.scopes if status is not None else ()), *challenge.scope)))
+    return tuple(dict.fromkeys((*(status.scopes if status is not None else ()), *missing_scopes(error))))

@@ -19,6 +19,7 @@ from .._util.suggest import did_you_mean
 from ..catalog.routing import nearest
 from ..config import HttpServer, ServerConfig, StdioServer
 from ..config.launchers import name_of_command, name_of_url
+from ..diagnostics.sign_in_state import obstacle_to_sign_in
 from ..errors import AuthError
 from ..hub.hub import Hub
 from ..hub.server_options import HubConfigOptions
@@ -32,8 +33,8 @@ from ..types import UNSET, ConnectionState
 from .console import note, waiting
 from .exit_codes import CliError, Exit, code_of, complain_of_servers
 from .interactive import TerminalUser
-from .lazy_command import LAUNCHERS, Invocation, dashes_hint
-from .server_sign_in import obstacle_to_sign_in, offer_sign_ins, with_stored_sign_in
+from .lazy_command import INVOCATION, LAUNCHERS, Invocation, dashes_hint
+from .server_sign_in import SignInOffers, with_stored_sign_in
 from .startup_progress import StartupProgress
 
 PROJECT_FILES: Final = (".mcp.json", "toolcrib.toml")
@@ -127,8 +128,7 @@ class Target:
 
     def find(self, word: str) -> str | None:
         """Return the hub's name of the server that has this name, there or in the settings file."""
-        known = self.settings.entries
-        return next((entry.name for entry in known if word in (entry.name, entry.display_name)), None)
+        return next((each.name for each in self.settings.entries if word in (each.name, each.display_name)), None)
 
     def only(self, names: Collection[str]) -> Target:
         """Return a target without the other servers."""
@@ -183,7 +183,9 @@ def choose(words: Sequence[str], config: Path | None, command: Sequence[str]) ->
         if isinstance(server, StdioServer):
             # A command that is typed gets the whole environment, as if the user had run it in the shell.
             server = replace(server, env=dict(os.environ))
-        return Target(Settings((ServerEntry(name, server, display_name=name),)))
+        entry = ServerEntry(name, server, display_name=name)
+        INVOCATION.get().record(entry)
+        return Target(Settings((entry,)))
     target = _from_settings(config, words)
     if not words:
         return target
@@ -217,6 +219,7 @@ def _from_settings(config: Path | None, words: Sequence[str]) -> Target:
     target = Target(find_settings(config, hint=typed_hint(words)))
     for warning in target.settings.warnings:
         note(f"warning: {warning}", "yellow")
+    INVOCATION.get().record(*target.settings.entries)
     return target
 
 
@@ -301,9 +304,10 @@ async def open_servers(
     if not report_failures or len(target.settings.entries) == 1:
         chosen["on_error"] = "raise" if report_failures else "skip"
     merged = cast("HubConfigOptions", {**chosen, **options})
+    offers = SignInOffers(target.settings.entries)
     hub, error = await _open_hub(target, merged)
     try:
-        if offer_sign_in and await offer_sign_ins(target.settings.entries, _errors_of(hub, error)):
+        while offer_sign_in and await offers.make(_errors_of(hub, error)):
             await hub.close()
             hub, error = await _open_hub(target, merged)
         if error is not None:

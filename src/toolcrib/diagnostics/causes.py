@@ -6,12 +6,18 @@ The patterns match output of real programs: uv, pip, npm, node, docker, and clie
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
+from ..config import HttpServer, SseServer
 from ..config.launchers import Launch
 from ..errors import AuthError
 from ..oauth.challenge import parse_challenges
+from ..settings import ServerEntry
+from ..settings.models import place
+from .sign_in_state import obstacle_to_sign_in, quote_url
 
 _HOST: Final = r"(?P<host>\[[0-9a-fA-F:.]+\](?::\d+)?|[0-9a-fA-F:]*::[0-9a-fA-F:]*|[\w.-]+(?::\d+)?)"
 _PACKAGES_NETWORK: Final = "check the network connection, and whether it needs a proxy"
@@ -208,29 +214,71 @@ def wants_oauth(error: AuthError) -> bool:
     return "resource_metadata" in (error.challenge or "")
 
 
-def credentials_for(error: AuthError, *, oauth: bool = False, login: str = "toolcrib auth login NAME") -> str:
+def lacks_scopes(error: AuthError) -> bool:
+    """Return whether a server rejected a token because it has too few scopes."""
+    challenge = parse_challenges([error.challenge or ""])
+    return error.status == 403 and challenge is not None and challenge.error == "insufficient_scope"
+
+
+def missing_scopes(error: AuthError) -> tuple[str, ...]:
+    """Return the scopes that the challenge of a server names."""
+    challenge = parse_challenges([error.challenge or ""])
+    return challenge.scope if challenge is not None else ()
+
+
+def required_scopes(error: AuthError) -> tuple[str, ...]:
+    """Return all scopes to request after `insufficient_scope`: the stored ones and the missing ones.
+
+    They are those of the authorisation URL; without one, only the scopes of the challenge are known.
+    """
+    query = parse_qs(urlsplit(error.authorization_url or "").query)
+    return tuple(dict.fromkeys(" ".join(query.get("scope", ())).split())) or missing_scopes(error)
+
+
+def credentials_for(
+    error: AuthError,
+    entry: ServerEntry | None = None,
+    *,
+    oauth: bool = False,
+    login: str = "toolcrib auth login NAME",
+) -> str:
     """Return how to supply the credentials that a server asks for.
 
-    `oauth` is True if it publishes OAuth metadata, `login` the command that signs in to it.
+    `entry` is the server's, if it is known; `oauth` is True if the server publishes OAuth metadata, `login` the command
+    that signs in to it.
     """
-    challenge = error.challenge or ""
     if error.status == 403:
-        lacking = parse_challenges([challenge])
-        if lacking is not None and lacking.error == "insufficient_scope" and error.authorization_url is not None:
-            more = "".join(f" --scope {scope}" for scope in lacking.scope)
-            return f"`{login}{more}` requests the missing scopes"
-        scope = re.search(r'scope="?([^",]+)', challenge)
-        return (
-            f"get credentials {f'with the scope {scope[1]}' if scope else 'that allow it'} from the server's operator"
-        )
-    if oauth or wants_oauth(error) or error.authorization_url is not None:
+        return _permissions_for(error, login)
+    challenge = (error.challenge or "").lower()
+    is_basic = challenge.startswith("basic")
+    oauth = oauth or wants_oauth(error) or error.authorization_url is not None
+    obstacle = obstacle_to_sign_in(entry) if entry is not None else None
+    if entry is not None and obstacle == "credentials":
+        where = f" of {entry.name} in {place(entry, 'headers')}" if entry.source is not None else ""
+        instead = "" if is_basic and not oauth else f", or remove it and run `{login}`"
+        return f"correct the Authorization header{where}{instead}"
+    if entry is not None and obstacle == "off" and oauth:
+        return f"the sign-in is turned off in {place(entry, 'oauth')}: turn it on there, and run `{login}`"
+    if oauth:
         return f"`{login}` signs you in; in Python, pass auth=OAuth()"
-    if challenge.lower().startswith("basic"):
+    if is_basic:
         return 'put user and password in base64 under headers: "Authorization": "Basic ${CREDENTIALS}"'
-    return (
-        'put its token under headers: "Authorization": "Bearer ${TOKEN}", and export TOKEN=... '
-        "(`toolcrib add NAME URL --header 'Authorization=Bearer ${TOKEN}'` writes such a server to the settings)"
-    )
+    if entry is not None and entry.source is None and isinstance(entry.config, HttpServer | SseServer):
+        url = quote_url(entry.config.url)
+        token = f"add it with its token: toolcrib add NAME {url} --header 'Authorization=Bearer ${{TOKEN}}'"
+    else:
+        token = 'put its token under headers: "Authorization": "Bearer ${TOKEN}", and export TOKEN=...'
+    return token if obstacle == "off" else f"run `{login}` if the server uses OAuth; else {token}"
+
+
+def _permissions_for(error: AuthError, login: str) -> str:
+    """Return how to get credentials that allow a request."""
+    if lacks_scopes(error) and error.authorization_url is not None:
+        # Quoted: the names are the server's, and the user may paste the line into a shell.
+        more = "".join(f" --scope {shlex.quote(scope)}" for scope in required_scopes(error))
+        return f"`{login}{more}` signs you in again, with the missing scopes"
+    scopes = " ".join(missing_scopes(error))
+    return f"get credentials {f'with the scope {scopes}' if scopes else 'that allow it'} from the server's operator"
 
 
 def without_stderr(message: str) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import fields
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from .._util.deadline import Deadline
-from .._util.proxies import proxy_of_environment
 from ..client.connector import OLDER
 from ..config import HttpServer, ServerConfig, SseServer, StdioServer, mask_urls
 from ..config.launchers import Launch, parse_command
@@ -25,10 +23,10 @@ from ..errors import (
 )
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
 from ..transports.factory import older_way
-from ..transports.http.network import tls
-from .causes import credentials_for, diagnose, wants_oauth, without_stderr
+from .causes import diagnose, without_stderr
 from .probe import client_for
 from .report import ServerReport
+from .sign_in_steps import explain_refusal
 
 SIMILAR_URL_TIMEOUT: Final = 5.0
 """Seconds for checking whether the server answers at a similar URL."""
@@ -38,9 +36,6 @@ STDOUT_IS_FOR_MCP: Final = "ask its author to write logs to stderr: stdout is re
 _PLACES: Final = ("/mcp", "/sse", "/mcp/", "/api/mcp")
 _NOT_HERE: Final = frozenset({200, 301, 302, 307, 308, 400, 404, 405, 406, 410, 415, 501})
 """HTTP statuses of URLs without an MCP server, or with one of the other HTTP transport."""
-
-_METADATA_BYTES: Final = 65_536
-_OAUTH_METADATA: Final = "/.well-known/oauth-protected-resource"
 
 
 async def explain(
@@ -59,13 +54,7 @@ async def explain(
         report.facts["exit_code"] = error.exit_code
         _note_failure(report, step, config, _ended(error), error.stderr, _by_hand(error), seconds)
     elif isinstance(error, AuthError):
-        report.facts.update(status=error.status, challenge=report.said(error.challenge or ""))
-        oauth = wants_oauth(error) or await _has_oauth_metadata(config, error)
-        report.facts["requires_sign_in"] = oauth
-        fix = credentials_for(error, oauth=oauth, login=f"toolcrib auth login {report.server}")
-        if error.status == 401 and not oauth and _has_credentials(config):
-            fix = "check the token in its Authorization header, or get a new one"
-        report.broken(step, report.said(_refusal(error, oauth, config)), fix, seconds)
+        await explain_refusal(report, step, config, error, seconds)
     elif isinstance(error, RateLimited):
         report.broken(step, said, "wait, and try again later", seconds)
     elif isinstance(error, ConfigError):
@@ -139,50 +128,7 @@ def _by_hand(error: StartError) -> str:
     return "it wrote nothing to stderr: run the same command in a terminal to see what it prints"
 
 
-# ---- a URL that rejected the request --------------------------------------------------------------------------
-
-
-def _has_credentials(config: ServerConfig) -> bool:
-    headers = config.headers if isinstance(config, HttpServer | SseServer) else {}
-    return any(name.lower() == "authorization" for name in headers or ())
-
-
-def _refusal(error: AuthError, oauth: bool, config: ServerConfig) -> str:
-    challenge = f"; challenge: {error.challenge}" if error.challenge else ""
-    what = "it rejects these credentials"
-    if error.status == 401 and (oauth or not _has_credentials(config)):
-        what = "it requires an OAuth sign-in" if oauth else "it requires credentials"
-    return f"{what} (HTTP {error.status}){challenge}"
-
-
-async def _has_oauth_metadata(config: ServerConfig, error: AuthError) -> bool:
-    """Return whether the server publishes OAuth metadata that its challenge does not name."""
-    if error.status != 401 or not isinstance(config, HttpServer | SseServer):
-        return False
-    path = urlsplit(config.url).path.rstrip("/")
-    places = dict.fromkeys((_OAUTH_METADATA + path, _OAUTH_METADATA))
-    urls = [urlunsplit(urlsplit(config.url)._replace(path=place, query="", fragment="")) for place in places]
-    return any(await asyncio.gather(*(_is_oauth_metadata(config, url) for url in urls)))
-
-
-async def _is_oauth_metadata(config: HttpServer | SseServer, url: str) -> bool:
-    import aiohttp  # noqa: PLC0415  # slow to import; only needed for a server that requires credentials
-
-    proxy = config.proxy or proxy_of_environment(url)
-    connector = aiohttp.TCPConnector(ssl=tls(config))
-    timeout = aiohttp.ClientTimeout(total=SIMILAR_URL_TIMEOUT)
-    try:
-        async with (
-            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-            session.get(url, proxy=proxy, allow_redirects=False, headers={"Accept": "application/json"}) as answer,
-        ):
-            body = bytearray()
-            while answer.status == 200 and len(body) < _METADATA_BYTES and (piece := await answer.content.readany()):
-                body += piece
-            found = json.loads(body or b"null")
-    except (aiohttp.ClientError, TimeoutError, ValueError, OSError):
-        return False
-    return isinstance(found, dict) and ("authorization_servers" in found or "resource" in found)
+# ---- a URL that is not that of an MCP server -------------------------------------------------------------------
 
 
 async def older_kind(report: ServerReport, config: ServerConfig, error: ToolcribError) -> SseServer | None:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ..config import SecretMask
+from ..settings import ServerEntry
 
 LINES_KEPT: Final = 50
 """Lines of a server's stderr that are kept for diagnosis."""
@@ -74,6 +75,10 @@ class ServerReport:
     """Called with each line that the server writes to stderr, without its secrets."""
     timeout_place: str = "its entry"
     """Where its `connect_timeout` is set, or can be set: `file:line`, if its settings are from a file."""
+    entry: ServerEntry | None = None
+    """The server's entry."""
+    login: str = ""
+    """The command that signs in to the server."""
     stderr: deque[str] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
     """The last lines that the server wrote to stderr."""
 

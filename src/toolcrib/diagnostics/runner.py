@@ -19,6 +19,7 @@ from .connectivity import examine_address
 from .packages import fetched_version
 from .report import ServerReport, ignore_text
 from .settings_entry import examine_entry
+from .sign_in_steps import find_sign_in
 from .startup import examine_server
 
 TIMEOUT: Final = 30.0
@@ -39,7 +40,7 @@ STEPS: Final = {
     "connects": "it can be reached, and speaks MCP",
     "resource": "its metadata name an authorisation server, if it requires a sign-in",
     "issuer": "the authorisation server can be used, if it requires a sign-in",
-    "sign-in": "tokens are stored that it accepts, if it requires a sign-in",
+    "sign-in": "it accepts the stored tokens, if it requires a sign-in",
     "protocol": "always: it shows the protocol version and the era",
     "answers": "it answers a ping",
     "resources": "its resources can be listed, if declared",
@@ -62,14 +63,17 @@ async def examine(
     timeout: float | None,
     start: bool,
     default_timeout: float | None = None,
+    login: str | None = None,
     on_step: Callable[[str], object] = ignore_text,
     on_stderr: Callable[[str], object] = ignore_text,
 ) -> ServerReport:
     """Check one server. If `start` is false, no process is started and no request is sent.
 
     `timeout` limits all steps together; None means the `connect_timeout` of its settings, else `default_timeout`.
+    `login` is the command that signs in to it.
     """
-    report = ServerReport(entry.name, on_step=on_step, on_stderr=on_stderr)
+    login = login or f"toolcrib auth login {entry.name}"
+    report = ServerReport(entry.name, on_step=on_step, on_stderr=on_stderr, entry=entry, login=login)
     config = entry.config
     if entry.source is not None:
         report.timeout_place = place(entry, "connect_timeout")
@@ -84,7 +88,8 @@ async def examine(
         report.skip("starts", "disabled in its settings; name it to start it")
     left = Deadline(timeout or time_to_connect(config.connect_timeout) or default_timeout or _usual_timeout(config))
     if await _is_there(report, config, left, start) and start:
-        await examine_server(report, config, static_filter(entry.allowed_tools, entry.blocked_tools), left)
+        rules, auth = static_filter(entry.allowed_tools, entry.blocked_tools), await find_sign_in(report, entry)
+        await examine_server(report, config, rules, left, auth)
     # Last, because the running server reports its version.
     if isinstance(config, StdioServer) and (package := package_of(config.command, config.args)):
         _note_package(report, package, config)

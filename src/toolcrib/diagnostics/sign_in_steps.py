@@ -1,45 +1,131 @@
-"""Checks each step of the way to a sign-in: resource metadata, authorisation server, stored tokens."""
+"""Explains why a server rejects a request, and checks each step of the way to a sign-in."""
 
 from __future__ import annotations
 
-import time
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
 from urllib.parse import urlsplit
 
 from .._util.proxies import proxy_of_environment
 from ..config import HttpServer, SecretMask, ServerConfig, SseServer, mask_urls
 from ..errors import AuthError, ConfigError, ToolcribError
 from ..oauth.challenge import parse_challenges
-from ..oauth.http import Fetch
+from ..oauth.http import Fetch, get_document
 from ..oauth.issuer_discovery import fetch_resource_metadata, is_local
 from ..oauth.providers import OAuth
-from ..oauth.well_known import PKCE_METHOD, ServerMetadata, fetch_server_metadata, origin_of
+from ..oauth.well_known import (
+    PKCE_METHOD,
+    ServerMetadata,
+    fetch_server_metadata,
+    origin_of,
+    resource_metadata_urls,
+)
+from ..settings import ServerEntry
 from ..transports.http.auth_requests import AuthRequests
-from .report import ServerReport
+from .causes import credentials_for, wants_oauth
+from .report import ServerReport, Verdict
+from .sign_in_state import (
+    describe_status,
+    find_stored_sign_in,
+    has_own_credentials,
+    is_usable,
+    obstacle_to_sign_in,
+    stored_status,
+)
 
 Web = HttpServer | SseServer
 
+METADATA_TIMEOUT: Final = 5.0
+"""Seconds for checking whether a server publishes OAuth metadata that its challenge does not name."""
 
-async def stored_provider(config: ServerConfig) -> OAuth | None:
-    """Return a provider with the stored sign-in of a server; None if there is none, or it has other credentials."""
-    if not isinstance(config, Web) or any(name.lower() == "authorization" for name in config.headers or ()):
-        return None
-    provider = OAuth(interact=None, **(config.oauth or {}))
+
+async def find_sign_in(report: ServerReport, entry: ServerEntry) -> OAuth | None:
+    """Return a provider with the stored sign-in of a server, None if there is none; report settings that are wrong."""
     try:
-        return provider if await provider.status(config.url) is not None else None
-    except ConfigError:
-        return None  # the step `sign-in` reports it
+        return await find_stored_sign_in(entry)
+    except ConfigError as exc:
+        report.broken("sign-in", exc.message, f"use {exc.expected}" if exc.expected else "correct its settings")
+        return None
 
 
-async def examine_sign_in(report: ServerReport, config: Web, error: AuthError) -> None:
-    """Report how a person can sign in to a server that requires it, step by step."""
+async def note_sign_in(report: ServerReport, config: Web, provider: OAuth) -> None:
+    """Report the sign-in that the server accepts."""
+    status = await provider.status(config.url)
+    if status is not None:
+        report.fine("sign-in", report.said(f"signed in {describe_status(status)}"))
+
+
+async def explain_refusal(
+    report: ServerReport, step: str, config: ServerConfig, error: AuthError, seconds: float
+) -> None:
+    """Report why a server rejected the request and, if it requires a sign-in, each step of the way to that."""
+    oauth = wants_oauth(error) or (error.status == 401 and await publishes_oauth_metadata(config))
+    report.facts.update(status=error.status, challenge=report.said(error.challenge or ""), requires_sign_in=oauth)
+    obstacle = obstacle_to_sign_in(report.entry) if report.entry is not None else None
+    blocking: str | None = None
+    if oauth and error.status == 401 and obstacle is None and isinstance(config, Web):
+        blocking = await _examine_sign_in(report, config, error)
+    fix = credentials_for(error, report.entry, oauth=oauth, login=report.login)
+    if blocking is not None:
+        fix = f"see the step {blocking}"
+    report.broken(step, report.said(_describe_refusal(error, oauth, config)), report.said(fix), seconds)
+
+
+def _describe_refusal(error: AuthError, oauth: bool, config: ServerConfig) -> str:
+    challenge = f"; challenge: {error.challenge}" if error.challenge else ""
+    what = "it rejects these credentials"
+    if error.status == 401 and not has_own_credentials(config):
+        what = "it requires an OAuth sign-in" if oauth else "it requires credentials"
+    return f"{what} (HTTP {error.status}){challenge}"
+
+
+async def publishes_oauth_metadata(config: ServerConfig) -> bool:
+    """Return whether a server publishes OAuth metadata: its own, or those of an authorisation server at its origin.
+
+    The latter are of revision 2025-03-26. Metadata count even if a sign-in cannot use them.
+    """
+    if not isinstance(config, Web):
+        return False
+    try:
+        async with asyncio.timeout(METADATA_TIMEOUT), _open_fetch(config) as fetch:
+            for url in resource_metadata_urls(config.url):
+                _, document = await get_document(fetch, url)
+                if document is not None and ("authorization_servers" in document or "resource" in document):
+                    return True
+            origin = origin_of(config.url)
+            return await fetch_server_metadata(fetch, origin, allow_loopback=is_local(config.url)) is not None
+    except (ToolcribError, TimeoutError):
+        return False
+
+
+@asynccontextmanager
+async def _open_fetch(config: Web) -> AsyncIterator[Fetch]:
+    """Open connections for authorisation, with the network settings of the server."""
     requests = AuthRequests(config, None, lambda url: config.proxy or proxy_of_environment(url), SecretMask())
     try:
-        issuers = await _examine_resource(report, config, requests.fetch, error)
-        for issuer in issuers:
-            await _examine_issuer(report, config, requests.fetch, issuer)
+        yield requests.fetch
     finally:
         await requests.close()
-    await _examine_stored(report, config)
+
+
+async def _examine_sign_in(report: ServerReport, config: Web, error: AuthError) -> str | None:
+    """Report how a person can sign in to a server, step by step; return the step that makes it impossible."""
+    async with _open_fetch(config) as fetch:
+        issuers = await _examine_resource(report, config, fetch, error)
+        for issuer in issuers:
+            await _examine_issuer(report, config, fetch, issuer)
+    blocking = next((step for step in ("resource", "issuer", "sign-in") if _is_broken(report, step)), None)
+    if not _is_broken(report, "sign-in"):
+        await _examine_stored(report, config)
+    return blocking
+
+
+def _is_broken(report: ServerReport, step: str) -> bool:
+    """Return whether a step failed: for all issuers, if there are several, as the first usable one is taken."""
+    verdicts = {finding.verdict for finding in report.findings if finding.step == step}
+    return Verdict.BROKEN in verdicts and Verdict.FINE not in verdicts
 
 
 async def _examine_resource(report: ServerReport, config: Web, fetch: Fetch, error: AuthError) -> tuple[str, ...]:
@@ -102,15 +188,11 @@ def _identification(metadata: ServerMetadata, config: Web) -> str | None:
 
 async def _examine_stored(report: ServerReport, config: Web) -> None:
     report.on_step("sign-in")
-    try:
-        status = await OAuth(interact=None, **(config.oauth or {})).status(config.url)
-    except ConfigError as exc:
-        report.broken("sign-in", exc.message, f"use {exc.expected}" if exc.expected else "correct its settings")
-        return
+    status = await stored_status(config)
     if status is None:
         report.skip("sign-in", "no tokens are stored")
-    elif status.expires_at is not None and status.expires_at < time.time() and not status.can_renew:
-        report.broken("sign-in", "the stored token has expired", f"run `toolcrib auth login {report.server}`")
+    elif not is_usable(status):
+        report.broken("sign-in", "the stored token has expired", f"run `{report.login}`")
     else:
-        fix = f"run `toolcrib auth login {report.server}`"
-        report.warn("sign-in", f"the server does not accept the token from {mask_urls(status.issuer)}", fix)
+        text = f"the server does not accept the token from {mask_urls(status.issuer)}"
+        report.warn("sign-in", report.said(text), f"run `{report.login}`")

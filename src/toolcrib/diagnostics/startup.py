@@ -7,7 +7,8 @@ from typing import Final
 from .._util.deadline import Deadline, Stopwatch
 from ..client.client import Client
 from ..config import HttpServer, ServerConfig, SseServer, StdioServer
-from ..errors import AuthError, ToolcribError
+from ..errors import ToolcribError
+from ..oauth.providers import OAuth
 from ..policy.filters import StaticFilter
 from ..protocol.versions import MODERN_VERSIONS
 from ..transports.stdio import process
@@ -15,19 +16,23 @@ from ..types import Tool
 from .diagnosis import STDOUT_IS_FOR_MCP, explain, explain_list, older_kind
 from .probe import client_for
 from .report import ServerReport
-from .sign_in_steps import examine_sign_in, stored_provider
+from .sign_in_steps import note_sign_in
 from .tools import examine_rules, examine_tools
 
 SLOW_START_SECONDS: Final = 5.0
 """Seconds for a start above which a warning is reported."""
 
 
-async def examine_server(report: ServerReport, config: ServerConfig, rules: StaticFilter, deadline: Deadline) -> None:
-    """Start a server or connect to it, check it, and close it; `rules` are the tools that the settings allow."""
+async def examine_server(
+    report: ServerReport, config: ServerConfig, rules: StaticFilter, deadline: Deadline, auth: OAuth | None = None
+) -> None:
+    """Start a server or connect to it, check it, and close it.
+
+    `rules` are the tools that the settings allow, `auth` is the provider with the stored sign-in.
+    """
     step = "connects" if isinstance(config, HttpServer | SseServer) else "starts"
     report.on_step(step)
     stopwatch = Stopwatch()
-    auth = await stored_provider(config)
     client = client_for(config, report.server, deadline.left(), report.hear, auth)
     try:
         await client.connect()
@@ -37,15 +42,14 @@ async def examine_server(report: ServerReport, config: ServerConfig, rules: Stat
         older = await older_kind(report, config, exc)
         if older is not None:
             report.warn(step, "it speaks only the older HTTP+SSE", "set type to sse, which saves an attempt", took)
-            await examine_server(report, older, rules, deadline)
+            await examine_server(report, older, rules, deadline, auth)
             return
         await explain(report, step, config, exc, took, deadline, is_noisy=client.counters.malformed > 0)
-        if isinstance(exc, AuthError) and exc.status == 401 and report.facts.get("requires_sign_in"):
-            assert isinstance(config, HttpServer | SseServer)
-            await examine_sign_in(report, config, exc)
         return
     try:
         _note_start(report, step, config, stopwatch.seconds)
+        if auth is not None and isinstance(config, HttpServer | SseServer):
+            await note_sign_in(report, config, auth)
         _note_protocol(report, client)
         await _examine_answers(report, client, config, rules, deadline)
     finally:

@@ -256,7 +256,7 @@ class _EntryDraft:
             if own in known or key in (*KINDS, *FLAGS, *ALLOWED, *BLOCKED) or key in SILENT:
                 continue
             if own in FIELDS:
-                if value:
+                if value or (own == "oauth" and isinstance(value, Mapping)):  # an empty table turns the sign-in on
                     text = f"{key}: has no effect on a server of type {kind.value}"
                     self._reading.warn(f"{kind} {key}", text, offset)
             elif key == "timeout" and self._reading.kind.milliseconds:

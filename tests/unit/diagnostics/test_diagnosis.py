@@ -173,6 +173,8 @@ def test_reading_a_long_hostile_text_is_quick() -> None:
         (401, 'Bearer resource_metadata="https://example.com/x"', "auth="),
         (401, 'Basic realm="x"', '"Basic ${CREDENTIALS}"'),
         (401, None, '"Bearer ${TOKEN}"'),
+        (401, 'Bearer realm="x"', "run `toolcrib auth login NAME` if the server uses OAuth; else"),
+        (401, None, "run `toolcrib auth login NAME` if the server uses OAuth; else"),
         (403, 'Bearer error="insufficient_scope", scope="write"', "with the scope write"),
         (403, None, "that allow it"),
     ],
@@ -181,6 +183,20 @@ def test_the_credentials_that_a_server_wants_are_read_from_its_challenge(
     status: int, challenge: str | None, remedy: str
 ) -> None:
     assert remedy in credentials_for(AuthError("", status=status, challenge=challenge))
+
+
+@pytest.mark.parametrize(
+    "query, remedy",
+    [
+        ("?scope=read+write", "`toolcrib auth login NAME --scope read --scope write` signs you in again"),
+        ("?scope=read+%24%28x%29", "--scope read --scope '$(x)'`"),
+        ("", "`toolcrib auth login NAME --scope write` signs you in again"),
+    ],
+)
+def test_all_scopes_are_requested_if_some_are_missing(query: str, remedy: str) -> None:
+    challenge = 'Bearer error="insufficient_scope", scope="write"'
+    error = AuthError("", status=403, challenge=challenge, authorization_url=f"https://example.com/authorize{query}")
+    assert remedy in credentials_for(error)
 
 
 def test_the_gravest_verdict_counts() -> None:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...diagnostics.sign_in_state import describe_status
 from ...settings import ServerEntry
 from ..console import say, show_json
 from ..lazy_command import Invocation
-from ..server_sign_in import describe, sign_in
+from ..server_sign_in import sign_in
 from ..target import choose_remote
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ async def command(
     if as_json:
         show_json(status_as_json(entry, status))
     elif status is None:
-        say(f"no sign-in needed: {entry.name} asks for none")
+        say(f"{entry.name} does not require a sign-in")
     else:
-        say(f"signed in to {entry.name} {describe(status)}")
+        say(f"signed in to {entry.name} {describe_status(status)}")
 
 
 def status_as_json(entry: ServerEntry, status: SignInStatus | None) -> dict[str, Any]:

@@ -5,23 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...config import HttpServer, SseServer
+from ...diagnostics.sign_in_state import make_provider
 from ...errors import AuthError, ConnectError
-from ..console import note, say
+from ..console import note, say, show_json
 from ..exit_codes import Exit
 from ..lazy_command import Invocation
-from ..server_sign_in import make_provider
 from ..target import choose_remote
 
 
-async def command(_invocation: Invocation, server: str, config: Path | None) -> Exit:
+async def command(_invocation: Invocation, server: str, config: Path | None, as_json: bool) -> Exit:
     """Sign out of a remote server."""
     entry = choose_remote(server, config)
     assert isinstance(entry.config, HttpServer | SseServer)
+    was_signed_in, failure = True, ""
     try:
         was_signed_in = await make_provider(entry.config).logout(entry.config.url)
     except (AuthError, ConnectError) as exc:
-        say(f"signed out of {entry.name}: its tokens were removed here")
-        note(f"warning: they could not be revoked, and stay valid until they expire: {exc}", "yellow")
+        failure = str(exc)
+    if as_json:
+        error = {"revocation_error": failure} if failure else {}
+        show_json({"server": entry.name, "signed_in": False, "was_signed_in": was_signed_in} | error)
+    elif not was_signed_in:
+        say(f"not signed in to {entry.name}: nothing to do")
+    else:
+        say(f"signed out of {entry.name}{': its tokens were removed here' if failure else ''}")
+    if failure:
+        note(f"warning: the tokens stay valid at the server until they expire: {failure}", "yellow")
         return Exit.FAILED
-    say(f"signed out of {entry.name}" if was_signed_in else f"not signed in to {entry.name}: nothing to do")
     return Exit.OK

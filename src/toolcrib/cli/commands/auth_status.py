@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...config import HttpServer, SseServer, mask_urls
+from ...config.servers import URLS
+from ...diagnostics.sign_in_state import describe_expiry, is_usable, obstacle_to_sign_in, stored_status
+from ...errors import ConfigError
 from ...settings import ServerEntry
+from ...settings.keys import SIGN_INS
 from ..console import Column, Styled, is_terminal, note, show_json, show_table
-from ..exit_codes import Exit
+from ..exit_codes import Exit, complain_of
 from ..lazy_command import Invocation
-from ..server_sign_in import describe_expiry, is_usable, obstacle_to_sign_in, stored_status
 from ..target import choose, choose_remote
 from .auth_login import status_as_json
 
@@ -20,13 +24,22 @@ if TYPE_CHECKING:
 _COLUMNS: Final = (
     Column("server", "bold"),
     "status",
-    Column("at", optional=1),
+    Column("issuer", optional=1),
     Column("client", optional=3),
     Column("scopes", text=True),
     Column("token", optional=2),
     Column("renewable", optional=4),
 )
-_OBSTACLES: Final = {"credentials": "has its own credentials", "off": "turned off"}
+_OBSTACLES: Final = {"credentials": "has its own credentials", "off": "sign-in turned off"}
+
+
+@dataclass(frozen=True, slots=True)
+class _ServerStatus:
+    """What is stored for one server, or why its settings are invalid."""
+
+    entry: ServerEntry
+    status: SignInStatus | None = None
+    error: ConfigError | None = None
 
 
 async def command(_invocation: Invocation, server: str | None, config: Path | None, as_json: bool) -> Exit:
@@ -34,27 +47,53 @@ async def command(_invocation: Invocation, server: str | None, config: Path | No
     if server is not None:
         entries = [choose_remote(server, config)]
     else:
-        found = choose((), config, ()).settings.entries
-        entries = [entry for entry in found if isinstance(entry.config, HttpServer | SseServer)]
-    statuses = {entry.name: await _status_of(entry) for entry in entries}
+        entries = [entry for entry in choose((), config, ()).settings.entries if _is_remote(entry)]
+    found = [await _find(entry) for entry in entries]
     if as_json:
-        show_json([status_as_json(entry, statuses[entry.name]) for entry in entries])
+        show_json([_as_json(each) for each in found])
     else:
-        show_table(_COLUMNS, [_row(entry, statuses[entry.name]) for entry in entries])
+        show_table(_COLUMNS, [_row(each) for each in found])
         if not entries:
             note("the settings have no remote servers")
-        elif is_terminal() and not any(statuses.values()):
+        elif is_terminal() and not any(each.status for each in found):
             note("`toolcrib auth login SERVER` signs you in")
-    missing = server is not None and not any(each is not None and is_usable(each) for each in statuses.values())
+    errors = [each.error for each in found if each.error is not None]
+    for error in errors:
+        complain_of(error)
+    if errors:
+        return Exit.CONFIG
+    missing = server is not None and not any(each.status is not None and is_usable(each.status) for each in found)
     return Exit.DENIED if missing else Exit.OK
 
 
-async def _status_of(entry: ServerEntry) -> SignInStatus | None:
+def _is_remote(entry: ServerEntry) -> bool:
+    """Return whether a server is behind a URL; an invalid entry counts if it names a URL, or options of a sign-in."""
+    if entry.config is None:
+        return any(key in entry.raw for key in (*URLS, *SIGN_INS))
+    return isinstance(entry.config, HttpServer | SseServer)
+
+
+async def _find(entry: ServerEntry) -> _ServerStatus:
+    if entry.error is not None:
+        return _ServerStatus(entry, error=entry.error)
+    if obstacle_to_sign_in(entry) is not None:
+        return _ServerStatus(entry)
     assert isinstance(entry.config, HttpServer | SseServer)
-    return None if obstacle_to_sign_in(entry) else await stored_status(entry.config)
+    try:
+        return _ServerStatus(entry, await stored_status(entry.config))
+    except ConfigError as exc:
+        return _ServerStatus(entry, error=exc)
 
 
-def _row(entry: ServerEntry, status: SignInStatus | None) -> list[Any]:
+def _as_json(found: _ServerStatus) -> dict[str, Any]:
+    error = {"error": str(found.error)} if found.error is not None else {}
+    return status_as_json(found.entry, found.status) | error
+
+
+def _row(found: _ServerStatus) -> list[Any]:
+    entry, status = found.entry, found.status
+    if found.error is not None:
+        return [entry.name, Styled("invalid", "bold red"), "", "", "", "", ""]
     if status is None:
         obstacle = obstacle_to_sign_in(entry)
         return [entry.name, Styled(_OBSTACLES.get(str(obstacle), "not signed in"), "dim"), "", "", "", "", ""]

@@ -45,6 +45,7 @@ def command(
     entry = _upstream(server, config, invocation.command)
     if header:
         entry = _with_headers(entry, header)
+        invocation.record(entry)
     proxy_options: dict[str, Any] = {"name": entry.name, "stderr_handler": note}
     if timeout is not None:
         proxy_options |= {"connect_timeout": timeout, "discovery_timeout": timeout}

@@ -68,7 +68,7 @@ async def command(
     settings = choose(servers, config, invocation.command).settings
     is_ad_hoc = bool(settings.entries) and all(entry.source is None for entry in settings.entries)
     files = _examined_files(settings, [] if is_ad_hoc else settings_files(config))
-    reports = await _examined(settings, timeout, start_disabled=bool(servers))
+    reports = await _examined(settings, timeout, invocation, start_disabled=bool(servers))
     for each in files if not servers else ():
         _examine_rules(each, settings, reports)
     everything = [*files, *reports]
@@ -100,7 +100,9 @@ def _examine_rules(report: ServerReport, settings: Settings, reports: Sequence[S
         )
 
 
-async def _examined(settings: Settings, timeout: float | None, *, start_disabled: bool) -> list[ServerReport]:
+async def _examined(
+    settings: Settings, timeout: float | None, invocation: Invocation, *, start_disabled: bool
+) -> list[ServerReport]:
     """Examine all entries, a few at a time as a hub starts them: all at once they would slow each other down."""
     starts = StartQueue()
     default_timeout = time_to_connect(settings.defaults.get("connect_timeout"))
@@ -115,6 +117,7 @@ async def _examined(settings: Settings, timeout: float | None, *, start_disabled
                     timeout=timeout,
                     start=start,
                     default_timeout=default_timeout,
+                    login=invocation.login(entry.name),
                     on_step=lambda step: tell(entry.name, step),
                     on_stderr=partial(startup.hear, entry.name),
                 )

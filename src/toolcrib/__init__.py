@@ -66,9 +66,9 @@ if TYPE_CHECKING:
     from .hub.toolsets import Toolset as Toolset
     from .hub.view import HubView as HubView
     from .oauth.introspection import Introspection as Introspection
-    from .oauth.providers import ClientCredentials as ClientCredentials
-    from .oauth.providers import CrossAppAccess as CrossAppAccess
-    from .oauth.providers import JwtBearer as JwtBearer
+    from .oauth.program_providers import ClientCredentials as ClientCredentials
+    from .oauth.program_providers import CrossAppAccess as CrossAppAccess
+    from .oauth.program_providers import JwtBearer as JwtBearer
     from .oauth.providers import OAuth as OAuth
     from .oauth.providers import SignInStatus as SignInStatus
     from .oauth.token_claims import TokenPrincipal as TokenPrincipal
@@ -173,7 +173,8 @@ _NAMES = {
     "hub.toolsets": ("ToolLoadConfig", "Toolset"),
     "hub.resources": ("ResourceQuery",),
     "oauth.introspection": ("Introspection",),
-    "oauth.providers": ("ClientCredentials", "CrossAppAccess", "JwtBearer", "OAuth", "SignInStatus"),
+    "oauth.program_providers": ("ClientCredentials", "CrossAppAccess", "JwtBearer"),
+    "oauth.providers": ("OAuth", "SignInStatus"),
     "oauth.token_store": ("FileTokenStore", "MemoryTokenStore", "TokenStore"),
     "oauth.token_claims": ("TokenPrincipal",),
     "oauth.token_verifier": ("TokenVerifier",),

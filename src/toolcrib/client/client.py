@@ -10,7 +10,7 @@ from .._util.async_only import AsyncOnly
 from .._util.locks import running_loop
 from .._version import __version__
 from ..errors import ConfigError, ConnectionLost, RemoteError, ResourceNotFound, ToolcribError, UsageError
-from ..events import Event, Listeners, SignInStarted
+from ..events import Event, Listeners
 from ..policy.retry import is_repeatable
 from ..protocol import jsonrpc
 from ..protocol.sanitize import one_line
@@ -128,12 +128,8 @@ class Client(AsyncOnly):
         """Return the provider with events about sign-ins; providers of other libraries have none."""
         if not hasattr(auth, "observed"):
             return auth
-        return auth.observed(self._note_sign_in, allow_legacy=self._settings.mode in ("auto", "legacy"))
-
-    def _note_sign_in(self, issuer: str | None) -> None:
-        self._supervisor.note_sign_in(issuer)
-        if issuer is not None:
-            self._listeners.emit(SignInStarted(self._settings.name, issuer))
+        note = lambda issuer: self._supervisor.note_sign_in(issuer)  # noqa: E731, PLW0108  # it is created later
+        return auth.observed(note, allow_legacy=self._settings.mode in ("auto", "legacy"))
 
     # ---- the connection --------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from ..events import (
     Disconnected,
     Listeners,
     Reconnected,
+    SignInStarted,
 )
 from ..policy.retry import reconnect_delay
 from ..protocol.metadata import with_meta
@@ -283,10 +284,11 @@ class Supervisor:
         self._count_failures()
 
     def note_sign_in(self, issuer: str | None) -> None:
-        """Show in the status that a person is asked to sign in; None: no longer."""
+        """Show in the status that a person is asked to sign in, and emit an event; None: no longer."""
         status = self._tracker.status
         if issuer is not None:
             self._tracker.become(status.state, f"{WAITING} at {issuer}")
+            self._listeners.emit(SignInStarted(self.settings.name, issuer))
         elif status.reason.startswith(WAITING):
             self._tracker.become(status.state)
 

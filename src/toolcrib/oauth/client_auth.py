@@ -104,6 +104,11 @@ def check_private_key(key: PrivateKey | None) -> PrivateKey | None:
     return key
 
 
+def one_credential() -> ConfigError:
+    """Return the error for a client with both kinds of credentials, or with none if one is required."""
+    return ConfigError("client_secret, private_key: expected one of them", key="client_secret")
+
+
 async def _client_assertion(client: ClientIdentity, metadata: ServerMetadata) -> str:
     now = int(time.time())
     claims = {

@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 from .._util.net import is_loopback
 from .._util.proxies import proxy_of_environment
 from ..config import mask_urls
-from ..errors import AuthError, ConnectError
+from ..errors import AuthError, ConfigError, ConnectError
 from ..protocol.decompression import Decompressor
 from ..protocol.sanitize import one_line
 
@@ -186,3 +186,9 @@ def is_secure(url: Any, *, allow_loopback: bool) -> bool:
     if not host or "@" in parts.netloc or any(c.isspace() or not c.isprintable() for c in url):
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and allow_loopback and is_loopback(host))
+
+
+def check_secure(key: str, url: str) -> None:
+    """Raise `ConfigError` unless an option is an https URL, or an http URL of this machine."""
+    if not is_secure(url, allow_loopback=True):
+        raise ConfigError(f"{key}: expected an https URL, got {mask_urls(str(url))}", key=key, expected="an https URL")

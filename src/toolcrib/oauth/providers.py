@@ -1,4 +1,4 @@
-"""What users give to `auth=`: `OAuth` for a person, the other classes for programs."""
+"""`OAuth`, which signs a person in, and the base of all objects that `auth=` takes."""
 
 from __future__ import annotations
 
@@ -10,29 +10,20 @@ from functools import partial
 from typing import Any, ClassVar
 
 from .._util.tasks import run_to_end
-from ..config import check_oauth_options, check_scopes, check_text, mask_urls, wrong
+from ..config import check_oauth_options, check_text, mask_urls, wrong
 from ..errors import AuthError, ConfigError, ConnectError, UsageError
 from ..types import UNSET, Unset
 from .account import Account, ConnectionContext
 from .authorization import read_redirect
 from .authorizer import Authorizer, Flow
-from .client_auth import METHODS, ClientIdentity, PrivateKey, check_private_key
+from .client_auth import ClientIdentity, PrivateKey, check_private_key, one_credential
 from .client_registration import check_client_metadata_url
-from .http import Fetch, is_secure, open_fetch
+from .http import Fetch, check_secure, is_secure, open_fetch
 from .interaction import Interact, can_listen, check_interact
-from .programs import (
-    Assertion,
-    ClientCredentialsGrant,
-    CrossAppGrant,
-    JwtBearerGrant,
-    ProgramFlow,
-    ProgramGrant,
-    program_client,
-)
 from .sign_in import SignInFlow, SignInOptions, client_of, metadata_of, redeem
 from .stored_sign_in import Grant, StoredSignIn
-from .token_requests import SUBJECT_TYPES, revoke
-from .token_store import FileTokenStore, MemoryTokenStore, TokenStore
+from .token_requests import revoke
+from .token_store import FileTokenStore, TokenStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +157,13 @@ class OAuth(AuthProvider):
         super().__init__(_check_store(store), _check_account(account))
         check_interact(interact)
         if issuer is not None:
-            _check_issuer("issuer", issuer)
+            check_secure("issuer", issuer)
         if redirect_uri is not None:
             _check_redirect(redirect_uri, interact)
         if client_id is None and (client_secret is not None or private_key is not None):
             raise ConfigError("client_id: expected one, because a client_secret or private_key is set", key="client_id")
         if client_secret is not None and private_key is not None:
-            raise _one_credential()
+            raise one_credential()
         self._options = SignInOptions(
             **checked,
             private_key=check_private_key(private_key),
@@ -282,152 +273,6 @@ class OAuth(AuthProvider):
             raise AuthError(f"{mask_urls(grant.issuer)}: the tokens were forgotten, but the server did not revoke them")
 
 
-class _Program(AuthProvider):
-    """The base of providers without a person; their tokens are kept in memory, since new ones are obtained at will."""
-
-    def __init__(self, grant: ProgramGrant, scopes: Sequence[str] | None, resource: str | Unset | None) -> None:
-        super().__init__(MemoryTokenStore(), "")
-        _check_issuer("issuer", grant.issuer)
-        self._grant = grant
-        self._scopes = None if scopes is None else check_scopes("scopes", scopes)
-        self._resource = resource
-
-    def __repr__(self) -> str:
-        client_id = self._grant.client.client_id
-        client = f", client_id={client_id!r}" if client_id else ""
-        return f"{type(self).__name__}(issuer={self._grant.issuer!r}{client})"
-
-    def _choose(self, stored: StoredSignIn) -> Grant | None:
-        return next(iter(stored.grants), None)
-
-    def _flow(self, account: Account, connection: ConnectionContext) -> Flow:
-        return ProgramFlow(self._grant, account, connection, scopes=self._scopes, resource=self._resource)
-
-
-class ClientCredentials(_Program):
-    """A program that has a secret or key of its own: CI jobs, services, cron.
-
-    `issuer` is required: the secret goes to no other authorisation server, whatever the MCP server says.
-    """
-
-    extensions = ("io.modelcontextprotocol/oauth-client-credentials",)
-
-    def __init__(
-        self,
-        *,
-        issuer: str,
-        client_id: str,
-        client_secret: str | None = None,
-        private_key: PrivateKey | None = None,
-        auth_method: str | None = None,
-        scopes: Sequence[str] | None = None,
-        resource: str | Unset | None = UNSET,
-    ) -> None:
-        """Create the provider; either `client_secret` or `private_key` is required.
-
-        Args:
-            issuer: The authorisation server.
-            client_id: The id of this program there.
-            client_secret: Its secret.
-            private_key: Its key: PEM, a PEM file, a JWK, or a function that gets the claims and returns the signed JWT.
-            auth_method: How the secret is sent, `"client_secret_basic"` or `"client_secret_post"`; default: as the
-                authorisation server supports it.
-            scopes: The scopes to request; default: those that the server asks for.
-            resource: The resource parameter; default: what the server's metadata says. None omits it.
-        """
-        if (client_secret is None) == (private_key is None):
-            raise _one_credential()
-        client = program_client(client_id, client_secret, private_key, _auth_method(auth_method))
-        super().__init__(ClientCredentialsGrant(issuer, client), scopes, resource)
-
-
-class JwtBearer(_Program):
-    """A workload with an assertion about its identity, such as the token of its platform (RFC 7523)."""
-
-    extensions = ("io.modelcontextprotocol/auth/wif",)
-
-    def __init__(
-        self,
-        *,
-        issuer: str,
-        assertion: Assertion,
-        client_id: str | None = None,
-        client_secret: str | None = None,
-        scopes: Sequence[str] | None = None,
-        resource: str | Unset | None = UNSET,
-    ) -> None:
-        """Create the provider.
-
-        Args:
-            issuer: The authorisation server.
-            assertion: A JWT, or a function that gets the audience (the issuer) and returns one, for each token.
-            client_id: The id of this program there, if the authorisation server requires one.
-            client_secret: Its secret.
-            scopes: The scopes to request; default: those that the server asks for.
-            resource: The resource parameter; default: what the server's metadata says. None omits it.
-        """
-        client = program_client(client_id, client_secret, None, None)
-        super().__init__(JwtBearerGrant(issuer, client, _check_assertion("assertion", assertion)), scopes, resource)
-
-
-class CrossAppAccess(_Program):
-    """Access on behalf of a person who signed in to this program with an identity provider of the organisation.
-
-    The identity provider exchanges the person's token for an identity assertion (ID-JAG), which the authorisation
-    server of the MCP server accepts.
-    """
-
-    extensions = ("io.modelcontextprotocol/enterprise-managed-authorization",)
-
-    def __init__(
-        self,
-        *,
-        issuer: str,
-        client_id: str,
-        client_secret: str | None = None,
-        private_key: PrivateKey | None = None,
-        idp_issuer: str,
-        idp_client_id: str,
-        idp_client_secret: str | None = None,
-        idp_token_endpoint: str | None = None,
-        subject_token: Assertion,
-        subject_token_type: str = "id_token",  # noqa: S107  # not a password
-        scopes: Sequence[str] | None = None,
-        resource: str | Unset | None = UNSET,
-    ) -> None:
-        """Create the provider.
-
-        Args:
-            issuer: The authorisation server of the MCP server.
-            client_id: The id of this program there.
-            client_secret: Its secret there.
-            private_key: Its key there.
-            idp_issuer: The identity provider.
-            idp_client_id: The id of this program at the identity provider.
-            idp_client_secret: Its secret there.
-            idp_token_endpoint: The token endpoint of the identity provider; default: what its metadata says.
-            subject_token: The person's token, or a function that gets the identity provider and returns it.
-            subject_token_type: `"id_token"` or `"saml2"`.
-            scopes: The scopes to request; default: those that the server asks for.
-            resource: The resource parameter; default: what the server's metadata says. None omits it.
-        """
-        if subject_token_type not in SUBJECT_TYPES:
-            raise wrong("subject_token_type", " or ".join(SUBJECT_TYPES), subject_token_type)
-        _check_issuer("idp_issuer", idp_issuer)
-        if idp_token_endpoint is not None:
-            _check_issuer("idp_token_endpoint", idp_token_endpoint)
-        grant = CrossAppGrant(
-            issuer,
-            program_client(client_id, client_secret, private_key, None),
-            idp_issuer,
-            idp_token_endpoint,
-            program_client(idp_client_id, idp_client_secret, None, None),
-            _check_assertion("subject_token", subject_token),
-            subject_token_type,
-        )
-        super().__init__(grant, scopes, resource)
-
-
 def _check_store(store: TokenStore | None) -> TokenStore:
     if store is None:
         return FileTokenStore()
@@ -442,32 +287,9 @@ def _check_account(account: Any) -> str:
     return account
 
 
-def _check_assertion(key: str, assertion: Any) -> Assertion:
-    if not callable(assertion) and not (isinstance(assertion, str) and assertion):
-        raise wrong(key, "a token, or a function that returns one", assertion)
-    return assertion  # type: ignore[no-any-return]
-
-
-def _one_credential() -> ConfigError:
-    return ConfigError("client_secret, private_key: expected one of them", key="client_secret")
-
-
-def _check_issuer(key: str, issuer: str) -> None:
-    if not is_secure(issuer, allow_loopback=True):
-        raise ConfigError(
-            f"{key}: expected an https URL, got {mask_urls(str(issuer))}", key=key, expected="an https URL"
-        )
-
-
 def _check_redirect(redirect_uri: str, interact: Interact) -> None:
     # As the specification has it: TLS, except for addresses of this machine.
     if not is_secure(redirect_uri, allow_loopback=True) or "#" in redirect_uri:
         raise wrong("redirect_uri", "an https URL, or one such as http://127.0.0.1:8765/callback", redirect_uri)
     if interact == "browser" and not can_listen(redirect_uri):
         raise wrong("redirect_uri", "an http URL of this machine with a port, because a browser is used", redirect_uri)
-
-
-def _auth_method(method: str | None) -> str | None:
-    if method is not None and method not in METHODS:
-        raise wrong("auth_method", "one of " + ", ".join(METHODS), method)
-    return method

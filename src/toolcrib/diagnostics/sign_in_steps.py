@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import urlsplit
 
-from .._util.proxies import proxy_of_environment
-from ..config import HttpServer, SecretMask, ServerConfig, SseServer, mask_urls
+from ..config import HttpServer, ServerConfig, SseServer, mask_urls
 from ..errors import AuthError, ConfigError, ToolcribError
 from ..oauth.challenge import parse_challenges
 from ..oauth.http import Fetch, get_document
@@ -23,7 +20,7 @@ from ..oauth.well_known import (
     resource_metadata_urls,
 )
 from ..settings import ServerEntry
-from ..transports.http.auth_requests import AuthRequests
+from ..transports.http.auth_requests import open_fetch_for
 from .causes import credentials_for, wants_oauth
 from .report import ServerReport, Verdict
 from .sign_in_state import (
@@ -89,7 +86,7 @@ async def publishes_oauth_metadata(config: ServerConfig) -> bool:
     if not isinstance(config, Web):
         return False
     try:
-        async with asyncio.timeout(METADATA_TIMEOUT), _open_fetch(config) as fetch:
+        async with asyncio.timeout(METADATA_TIMEOUT), open_fetch_for(config) as fetch:
             for url in resource_metadata_urls(config.url):
                 _, document = await get_document(fetch, url)
                 if document is not None and ("authorization_servers" in document or "resource" in document):
@@ -100,19 +97,9 @@ async def publishes_oauth_metadata(config: ServerConfig) -> bool:
         return False
 
 
-@asynccontextmanager
-async def _open_fetch(config: Web) -> AsyncIterator[Fetch]:
-    """Open connections for authorisation, with the network settings of the server."""
-    requests = AuthRequests(config, None, lambda url: config.proxy or proxy_of_environment(url), SecretMask())
-    try:
-        yield requests.fetch
-    finally:
-        await requests.close()
-
-
 async def _examine_sign_in(report: ServerReport, config: Web, error: AuthError) -> str | None:
     """Report how a person can sign in to a server, step by step; return the step that makes it impossible."""
-    async with _open_fetch(config) as fetch:
+    async with open_fetch_for(config) as fetch:
         issuers = await _examine_resource(report, config, fetch, error)
         for issuer in issuers:
             await _examine_issuer(report, config, fetch, issuer)

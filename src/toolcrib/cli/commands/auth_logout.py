@@ -15,11 +15,14 @@ from ..target import choose_remote
 
 async def command(_invocation: Invocation, server: str, config: Path | None, as_json: bool) -> Exit:
     """Sign out of a remote server."""
+    from ...transports.http.auth_requests import open_fetch_for  # noqa: PLC0415  # slow: it loads aiohttp
+
     entry = choose_remote(server, config)
     assert isinstance(entry.config, HttpServer | SseServer)
     was_signed_in, failure = True, ""
     try:
-        was_signed_in = await make_provider(entry.config).logout(entry.config.url)
+        async with open_fetch_for(entry.config) as fetch:
+            was_signed_in = await make_provider(entry.config).logout(entry.config.url, fetch=fetch)
     except (AuthError, ConnectError) as exc:
         failure = str(exc)
     if as_json:

@@ -6,15 +6,17 @@ client certificate.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
 import aiohttp
 
+from ..._util.proxies import proxy_of_environment
 from ...config import HttpServer, SecretMask, SseServer, mask_urls, names_a_secret
 from ...errors import AuthError, ConnectError, ToolcribError
-from ...oauth.http import MAX_BODY_BYTES, Headers, HttpParts, exchange
+from ...oauth.http import MAX_BODY_BYTES, Fetch, Headers, HttpParts, exchange
 from . import errors, network
 from .address_guard import AddressGuard
 
@@ -77,3 +79,13 @@ class AuthRequests:
     async def close(self) -> None:
         """Close the connections."""
         await self._session.close()
+
+
+@asynccontextmanager
+async def open_fetch_for(server: HttpServer | SseServer) -> AsyncIterator[Fetch]:
+    """Open a `Fetch` with the network settings of a server, for code that has no connection to it."""
+    requests = AuthRequests(server, None, lambda url: server.proxy or proxy_of_environment(url), SecretMask())
+    try:
+        yield requests.fetch
+    finally:
+        await requests.close()

@@ -167,6 +167,17 @@ async def test_a_redirect_uri_of_the_user_is_not_replaced_if_its_port_is_taken()
     assert server.counters["authorize"] == server.counters["register"] == 0
 
 
+async def test_a_new_redirect_uri_leads_to_a_new_registration() -> None:
+    async with AuthorizationServer(exact_redirects=True, refresh_tokens="none") as server, asyncio.timeout(BOUND):
+        store = tc.MemoryTokenStore()
+        uris = [f"http://127.0.0.1:{port}/callback" for port in (41001, 41002)]
+        for uri in uris:
+            assert await connect_and_call(server.url, provider(agree, store=store, redirect_uri=uri)) == "hi"
+            server.expire_tokens()
+    assert redirects(server) == uris
+    assert server.counters["register"] == 2
+
+
 async def test_the_listener_is_closed_if_the_sign_in_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     opened: asyncio.Future[str] = loop.create_future()
@@ -206,6 +217,19 @@ async def test_deadlines_stand_still_while_a_person_is_asked() -> None:
             assert (await client.call_tool("write", {"text": "hi"})).text  # needs another scope, so the person again
 
     assert server.counters["authorize"] == 2
+
+
+async def test_the_status_says_that_a_person_is_asked() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        person = Person()
+        client = tc.Client(server.url, auth=provider(person))
+        connecting = asyncio.create_task(client.connect())
+        await person.reached.wait()
+        assert client.status == "connecting" and "waiting for a person to sign in" in client.status.reason
+        person.released.set()
+        await connecting
+        assert client.status == "connected" and not client.status.reason
+        await client.close()
 
 
 async def test_a_caller_that_gives_up_does_not_end_the_sign_in_of_the_others() -> None:

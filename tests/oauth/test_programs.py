@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import traceback
@@ -15,6 +16,7 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 import toolcrib as tc
 from tests.oauth.authorization_server import AuthorizationServer
 
+BOUND = 20.0
 pytestmark = pytest.mark.filterwarnings("ignore:EdDSA is deprecated")
 
 KEYS = {
@@ -112,6 +114,14 @@ async def test_a_token_that_has_expired_is_replaced_without_a_refresh_token() ->
             await client.call_tool("whoami")
 
     assert [each.params["grant_type"] for each in server.seen("token")] == ["client_credentials"] * 2
+
+
+async def test_programs_that_start_together_share_one_token() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        auth = credentials(server, client_secret="secret")
+        assert await asyncio.gather(*(whoami(server, auth) for _ in range(6))) == ["ci"] * 6
+    assert server.counters["token"] == 1
 
 
 @pytest.mark.parametrize(
@@ -235,6 +245,18 @@ async def test_a_saml_assertion_is_exchanged_and_each_identity_assertion_is_used
     assert idp.counters["metadata"] == 0  # its token endpoint is configured
 
 
+def test_the_token_endpoint_of_an_identity_provider_must_be_secure() -> None:
+    with pytest.raises(tc.ConfigError, match="idp_token_endpoint: expected an https URL"):
+        tc.CrossAppAccess(
+            issuer="https://login.example",
+            client_id="app",
+            idp_issuer="https://idp.example",
+            idp_client_id="app",
+            idp_token_endpoint="http://idp.example/token",
+            subject_token="token",
+        )
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -288,6 +310,13 @@ async def test_no_secret_of_a_program_is_shown_in_logs_reprs_and_errors(
     logged = [each.getMessage() + str(each.exc_info) for each in own]
     text = "\n".join([repr(auth), repr(caught.value), *traceback.format_exception(caught.value), *logged])
     assert "CANARY" not in text
+
+
+def test_assertions_are_not_in_the_reprs_of_the_parts_of_a_provider() -> None:
+    given: dict[str, Any] = {"issuer": "https://login.example", "client_id": "app"}
+    workload = tc.JwtBearer(**given, assertion="CANARY")
+    app = tc.CrossAppAccess(**given, idp_issuer="https://idp.example", idp_client_id="app", subject_token="CANARY")
+    assert "CANARY" not in repr(vars(workload)) + repr(vars(app))
 
 
 def _public(key: Any) -> Any:

@@ -14,18 +14,27 @@ import toolcrib as tc
 from tests.oauth.authorization_server import AuthorizationServer
 from tests.oauth.person import agree
 from toolcrib.events import Event
+from toolcrib.oauth.account import Account
+from toolcrib.oauth.authorizer import Authorizer
+from toolcrib.oauth.request_authorizer import Outgoing, Refusal
+from toolcrib.oauth.stored_sign_in import Grant
 
 BOUND = 20.0
+REDIRECTS = ("http://127.0.0.1:41765/callback",)
 
 
 class Person:
-    """Agrees, and counts how often it was asked."""
+    """Agrees, and keeps the URLs that it was asked to open."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.urls: list[str] = []
+
+    @property
+    def asked(self) -> int:
+        return len(self.urls)
 
     async def __call__(self, url: str) -> str:
-        self.asked += 1
+        self.urls.append(url)
         return await agree(url)
 
 
@@ -40,6 +49,11 @@ def refreshes(server: AuthorizationServer) -> list[Any]:
 
 async def call(client: tc.Client, text: str = "x", **options: Any) -> str:
     return (await client.call_tool("echo", {"text": text}, **options)).text
+
+
+async def connect_and_call(url: str, auth: tc.OAuth) -> str:
+    async with tc.Client(url, auth=auth) as client:
+        return await call(client)
 
 
 async def reach(count: int, gate: Any) -> None:
@@ -230,6 +244,40 @@ async def test_a_client_that_is_closed_during_a_renewal_keeps_the_new_tokens() -
         assert person.asked == 1
 
 
+async def test_a_caller_that_gives_up_does_not_bring_back_an_earlier_failure() -> None:
+    account = Account("https://tools.example/mcp", "", tc.MemoryTokenStore(), is_loaded=True)
+    answered = asyncio.Event()
+
+    class Flow:
+        asked = 0
+
+        async def renew(self, used: Grant) -> Grant | None:
+            return None
+
+        async def sign_in(self, *_: Any, **__: Any) -> Grant:
+            self.asked += 1
+            if self.asked == 1:
+                raise tc.AuthError("refused")
+            await answered.wait()
+            return Grant("https://login.example", "app", "token")
+
+    flow = Flow()
+    authorizer = Authorizer(account, flow)
+    given: tuple[Any, Any, Any] = (Outgoing("POST", account.server, {}, b""), Refusal(401, []), {})
+    with pytest.raises(tc.AuthError, match="refused"):
+        await authorizer.renew(*given, authorizer.rounds, 1)
+    since = authorizer.rounds  # two requests are sent
+    first = asyncio.create_task(authorizer.renew(*given, since, 1))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    second = asyncio.create_task(authorizer.renew(*given, since, 1))
+    await asyncio.sleep(0)
+    answered.set()
+    assert await second == {"Authorization": "Bearer token"}
+    assert flow.asked == 2
+
+
 # ---- failures of the authorisation server ----------------------------------------------------------------------
 
 
@@ -358,6 +406,83 @@ async def test_tokens_are_removed_on_invalid_grant() -> None:
         assert caught.value.authorization_url is not None
         assert await silent.status(server.url) is None
         assert max(server.presentations.values()) == 1
+
+
+async def test_new_tokens_are_used_even_if_they_cannot_be_stored() -> None:
+    class FullStore(tc.MemoryTokenStore):
+        is_full = False
+
+        async def save(self, key: str, text: str) -> None:
+            if self.is_full:
+                raise tc.ConfigError("store: the disk is full")
+            await super().save(key, text)
+
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        store = FullStore()
+        auth, person = sign_ins(store)
+        async with tc.Client(server.url, auth=auth) as client:
+            await call(client)
+            server.expire_tokens()
+            store.is_full = True
+            with pytest.raises(tc.ConfigError, match="disk is full"):
+                await call(client)
+            assert await call(client) == "x"
+        assert person.asked == 1 and list(server.presentations.values()) == [1]
+
+
+# ---- several clients and issuers ----------------------------------------------------------------------------------
+
+
+async def test_clients_with_other_ids_keep_their_own_tokens_in_one_store() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        store, persons = tc.MemoryTokenStore(), (Person(), Person())
+        providers = []
+        for name, person in zip("ab", persons, strict=True):
+            server.add_client(name, redirect_uris=REDIRECTS)
+            providers.append(tc.OAuth(client_id=name, interact=person, store=store))
+        for _ in range(3):
+            for auth in providers:
+                await connect_and_call(server.url, auth)
+            server.expire_tokens()
+        assert [each.asked for each in persons] == [1, 1]
+        assert {each.params["client_id"] for each in server.seen("token")} == {"a", "b"}
+        statuses = [await auth.status(server.url) for auth in providers]
+        assert [each and each.client_id for each in statuses] == ["a", "b"]
+
+
+async def test_tokens_of_a_former_issuer_are_not_used_when_those_of_the_present_one_are_revoked() -> None:
+    async with AuthorizationServer(requires_resource=False) as old, AuthorizationServer() as server:
+        async with asyncio.timeout(BOUND):
+            auth, person = sign_ins()
+            server.trusted.append(old)
+            server.change(authorization_servers=(old.issuer,))
+            await connect_and_call(server.url, auth)
+            server.trusted.clear()
+            server.change(authorization_servers=(server.issuer,))
+            await connect_and_call(server.url, auth)
+            before = len(old.requests)
+            server.revoke_all()
+            await connect_and_call(server.url, auth)
+        assert len(old.requests) == before
+        assert [each.startswith(server.issuer) for each in person.urls] == [False, True, True]
+
+
+async def test_a_secret_goes_only_to_the_issuer_that_it_is_configured_for() -> None:
+    async with AuthorizationServer(requires_resource=False) as old, AuthorizationServer() as server:
+        async with asyncio.timeout(BOUND):
+            for each, secret in ((old, "old"), (server, "CANARY")):
+                each.change(metadata_changes={"token_endpoint_auth_methods_supported": ["client_secret_post"]})
+                each.add_client("app", "client_secret_post", secret=secret, redirect_uris=REDIRECTS)
+            store, given = tc.MemoryTokenStore(), {"client_id": "app", "interact": agree}
+            server.trusted.append(old)
+            server.change(authorization_servers=(old.issuer,))
+            await connect_and_call(server.url, tc.OAuth(client_secret="old", store=store, **given))
+            server.change(authorization_servers=(server.issuer,))
+            old.expire_tokens()
+            auth = tc.OAuth(client_secret="CANARY", issuer=server.issuer, store=store, **given)
+            await connect_and_call(server.url, auth)
+            await asyncio.gather(auth.logout(server.url), return_exceptions=True)
+        assert not [each for each in old.requests if "CANARY" in str(each.params)]
 
 
 # ---- answers to refresh requests -------------------------------------------------------------------------------

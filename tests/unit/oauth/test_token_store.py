@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -368,6 +369,51 @@ async def test_the_lock_of_a_process_that_is_killed_is_free(tmp_path: Path) -> N
             process.kill()
         await asyncio.to_thread(process.wait)
         await asyncio.wait_for(take(), BOUND)
+
+
+async def test_a_cancelled_write_ends_before_the_lock_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tc.FileTokenStore(tmp_path / "tokens")
+    await store.save("key", "{}")
+    began, released, fsync = threading.Event(), threading.Event(), os.fsync
+
+    def wait(descriptor: int) -> None:
+        began.set()
+        released.wait(BOUND)
+        fsync(descriptor)
+
+    async def write() -> None:
+        async with store.lock("key"):
+            await store.save("key", '{"new": 1}')
+
+    async def read() -> str | None:
+        async with store.lock("key"):
+            return await store.load("key")
+
+    monkeypatch.setattr(os, "fsync", wait)
+    writing = asyncio.create_task(write())
+    await asyncio.to_thread(began.wait, BOUND)
+    writing.cancel()
+    reading = asyncio.create_task(read())
+    await asyncio.wait([reading], timeout=0.2)
+    released.set()
+    assert await reading == '{"new": 1}'
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+
+
+async def test_a_process_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path: Path) -> None:
+    store = tc.FileTokenStore(tmp_path / "tokens")
+    async with store.lock("key"):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+            os._exit(0)
+    try:
+        async with asyncio.timeout(5), store.lock("key"):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 # ---- encryption ------------------------------------------------------------------------------------------------

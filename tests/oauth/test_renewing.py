@@ -12,7 +12,7 @@ import pytest
 
 import toolcrib as tc
 from tests.oauth.authorization_server import AuthorizationServer
-from tests.oauth.person import agree
+from tests.oauth.person import agree, query_of
 from toolcrib.events import Event
 from toolcrib.oauth.account import Account
 from toolcrib.oauth.authorizer import Authorizer
@@ -278,6 +278,56 @@ async def test_a_caller_that_gives_up_does_not_bring_back_an_earlier_failure() -
     assert flow.asked == 2
 
 
+async def test_a_refused_consent_is_not_the_failure_of_a_call_whose_token_has_expired() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        oauth, _ = sign_ins()
+        async with tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            gate = server.hold("mcp")
+            reading = asyncio.create_task(call(client))
+            await gate.reached.wait()
+            server.hold("mcp").open()  # only the first call waits
+            server.change(consent="denied")
+            with pytest.raises(tc.AuthError, match="access_denied"):
+                await client.call_tool("write", {"text": "x"})
+            server.expire_tokens()
+            gate.open()
+            assert await reading == "x"
+        assert len(refreshes(server)) == 1
+
+
+@pytest.mark.parametrize("clients", [1, 2])
+async def test_two_calls_that_need_different_scopes_at_once_get_both(clients: int) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        oauth, person = sign_ins()
+        async with tc.Client(server.url, auth=oauth) as first, tc.Client(server.url, auth=oauth) as other:
+            second = first if clients == 1 else other
+            await asyncio.gather(call(first), call(second))
+            gate = server.hold("authorize")
+            calls = [asyncio.create_task(first.call_tool("write", {"text": "1"}))]
+            await gate.reached.wait()
+            server.change(write_scope="mcp:other")
+            calls.append(asyncio.create_task(second.call_tool("write", {"text": "2"})))
+            while len(writes(server)) < 2:  # bounded by the time-out above
+                await asyncio.sleep(0.005)
+            server.change(write_scope="mcp:write")
+            gate.open()
+            await asyncio.gather(*calls)
+            assert [query_of(url)["scope"].split() for url in person.urls] == [
+                ["mcp:read"],
+                ["mcp:read", "mcp:write"],
+                ["mcp:read", "mcp:write", "mcp:other"],
+            ]
+            server.change(write_scope="mcp:write mcp:other")
+            await first.call_tool("write", {"text": "3"})
+        assert person.asked == 3
+
+
+def writes(server: AuthorizationServer) -> list[Any]:
+    calls = [each for each in server.seen("mcp") if each.params.get("method") == "tools/call"]
+    return [each for each in calls if each.params["params"]["name"] == "write"]
+
+
 # ---- failures of the authorisation server ----------------------------------------------------------------------
 
 
@@ -430,6 +480,33 @@ async def test_new_tokens_are_used_even_if_they_cannot_be_stored() -> None:
         assert person.asked == 1 and list(server.presentations.values()) == [1]
 
 
+@pytest.mark.parametrize("error", ["unauthorized_client", "unsupported_grant_type"])
+async def test_a_client_that_may_not_refresh_leads_to_a_sign_in(error: str) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        oauth, person = sign_ins()
+        async with tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            server.expire_tokens()
+            server.fail_next("token", status=400, error=error)
+            assert await call(client) == "x"
+        assert person.asked == 2
+        assert len(refreshes(server)) == 1
+
+
+@pytest.mark.parametrize("error", ["invalid_scope", "invalid_target", "invalid_request"])
+async def test_another_refusal_of_a_refresh_is_reported_and_leads_to_no_sign_in(error: str) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        oauth, person = sign_ins()
+        async with tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            server.expire_tokens()
+            server.fail_next("token", status=400, error=error)
+            with pytest.raises(tc.AuthError, match=error):
+                await call(client)
+            assert await call(client) == "x"
+        assert person.asked == 1
+
+
 # ---- several clients and issuers ----------------------------------------------------------------------------------
 
 
@@ -483,6 +560,30 @@ async def test_a_secret_goes_only_to_the_issuer_that_it_is_configured_for() -> N
             await connect_and_call(server.url, auth)
             await asyncio.gather(auth.logout(server.url), return_exceptions=True)
         assert not [each for each in old.requests if "CANARY" in str(each.params)]
+
+
+@pytest.mark.parametrize("expired", [False, True], ids=["valid", "expired"])
+async def test_tokens_of_another_issuer_than_the_configured_one_are_not_used(expired: bool) -> None:
+    async with AuthorizationServer(requires_resource=False) as other, AuthorizationServer() as server:
+        async with asyncio.timeout(BOUND):
+            store, person = tc.MemoryTokenStore(), Person()
+            server.trusted.append(other)
+            server.change(authorization_servers=(other.issuer,))
+            await connect_and_call(server.url, sign_ins(store)[0])
+            if expired:
+                other.expire_tokens()
+            asked, sent = dict(other.counters), len(server.seen("mcp"))
+
+            server.change(authorization_servers=(other.issuer, server.issuer))
+            auth = tc.OAuth(issuer=server.issuer, interact=person, store=store)
+            assert await auth.status(server.url) is None
+            await connect_and_call(server.url, auth)
+            status = await auth.status(server.url)
+        assert status is not None and status.issuer == server.issuer
+        assert [each.startswith(server.issuer) for each in person.urls] == [True]
+        assert dict(other.counters) == asked
+        sent_headers = {each.header("authorization") for each in server.seen("mcp")[sent:]}
+        assert not sent_headers & {f"Bearer {each}" for each in other.tokens.access}
 
 
 # ---- answers to refresh requests -------------------------------------------------------------------------------
@@ -558,6 +659,25 @@ async def test_the_renewal_begins_in_the_background_while_the_old_token_is_used(
                 gate.open()
         assert len(refreshes(server)) == int(renews)
         assert person.asked == 1
+
+
+async def test_the_token_of_a_program_is_renewed_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        auth = tc.ClientCredentials(issuer=server.issuer, client_id="ci", client_secret="secret")
+        async with tc.Client(server.url, auth=auth) as client:
+            await call(client)
+            old = server.seen("mcp")[-1].header("authorization")
+            gate = server.hold("token")
+            let_time_pass(monkeypatch, 3600 - 59)
+            assert await call(client) == "x"
+            await gate.reached.wait()
+            assert await call(client) == "x"
+            assert server.seen("mcp")[-1].header("authorization") == old
+            gate.open()
+            while server.seen("mcp")[-1].header("authorization") == old:  # bounded by the time-out above
+                await call(client)
+    assert server.counters["token"] == 2
 
 
 @pytest.mark.parametrize("days", [1, -1, 400])
@@ -654,6 +774,59 @@ async def test_tokens_are_forgotten_even_if_the_revocation_fails() -> None:
         with pytest.raises((tc.AuthError, tc.ConnectError)):
             await oauth.logout(server.url)
         assert await oauth.status(server.url) is None
+
+
+async def test_a_logout_goes_on_if_one_issuer_cannot_revoke() -> None:
+    async with AuthorizationServer(requires_resource=False) as former, AuthorizationServer() as server:
+        async with asyncio.timeout(BOUND):
+            store = tc.MemoryTokenStore()
+            oauth, _ = sign_ins(store)
+            server.trusted.append(former)
+            server.change(authorization_servers=(former.issuer,))
+            await connect_and_call(server.url, oauth)
+            server.trusted.clear()
+            server.change(authorization_servers=(server.issuer,))
+            await connect_and_call(server.url, oauth)
+            server.fail_next("revoke", times=10)  # the issuer of the last sign-in, which is asked first
+            with pytest.raises(tc.AuthError, match="the server did not revoke them"):
+                await oauth.logout(server.url)
+        assert server.counters["revoke"] >= 1
+        assert all(each.is_revoked for each in former.families.values())
+        assert await store.load(server.url) is None
+
+
+async def test_a_logout_sends_no_secret_to_the_issuer_of_another_client() -> None:
+    async with AuthorizationServer(requires_resource=False) as former, AuthorizationServer() as server:
+        async with asyncio.timeout(BOUND):
+            store, oauth = tc.MemoryTokenStore(), None
+            server.trusted.append(former)
+            for each, name, secret in ((former, "x", "former"), (server, "y", "CANARY")):
+                each.change(metadata_changes={"token_endpoint_auth_methods_supported": ["client_secret_post"]})
+                each.add_client(name, "client_secret_post", secret=secret, redirect_uris=REDIRECTS)
+                server.change(authorization_servers=(each.issuer,))
+                given: Any = {"client_id": name, "client_secret": secret, "issuer": each.issuer}
+                oauth = tc.OAuth(interact=agree, store=store, **given)
+                await connect_and_call(server.url, oauth)
+            assert oauth is not None
+            await asyncio.gather(oauth.logout(server.url), return_exceptions=True)
+        assert all(family.is_revoked for family in server.families.values())
+        assert "CANARY" in str(server.seen("revoke"))
+        assert former.seen("revoke") and "CANARY" not in str(former.requests)
+
+
+async def test_a_logout_uses_the_given_function_for_requests() -> None:
+    async with AuthorizationServer() as server:
+        oauth, _ = sign_ins()
+        await connect_and_call(server.url, oauth)
+        sent: list[tuple[str, str]] = []
+
+        async def fetch(method: str, url: str, headers: Any, body: bytes) -> Any:
+            sent.append((method, url))
+            return 200, [], b""
+
+        assert await oauth.logout(server.url, fetch=fetch)
+    assert sent == [("POST", f"{server.issuer}/revoke")] * 2
+    assert server.counters["revoke"] == 0
 
 
 async def test_a_server_that_rejects_every_token_gets_an_end() -> None:

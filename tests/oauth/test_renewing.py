@@ -278,6 +278,34 @@ async def test_a_caller_that_gives_up_does_not_bring_back_an_earlier_failure() -
     assert flow.asked == 2
 
 
+async def test_a_close_waits_for_a_renewal_as_long_as_its_request_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcrib.oauth.authorizer.REQUEST_TIMEOUT", 0.05)
+    expired = Grant("https://login.example", "app", "token", expires_at=1.0)
+    account = Account("https://tools.example/mcp", "", tc.MemoryTokenStore(), grant=expired, is_loaded=True)
+    began, cancelled = asyncio.Event(), asyncio.Event()
+
+    class Flow:
+        async def renew(self, used: Grant) -> Grant | None:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+            return None
+
+        async def sign_in(self, *_: Any, **__: Any) -> Grant:
+            raise AssertionError
+
+    authorizer = Authorizer(account, Flow())
+    calling = asyncio.create_task(authorizer.headers(Outgoing("POST", account.server, {}, b"")))
+    await began.wait()
+    async with asyncio.timeout(2):
+        await authorizer.close()
+        await cancelled.wait()
+    with pytest.raises(tc.AuthError, match="the connection was closed"):
+        await calling
+
+
 async def test_a_refused_consent_is_not_the_failure_of_a_call_whose_token_has_expired() -> None:
     async with AuthorizationServer() as server, asyncio.timeout(BOUND):
         oauth, _ = sign_ins()

@@ -296,7 +296,11 @@ async def test_a_stream_ends_when_the_credentials_expire(monkeypatch: pytest.Mon
     assert not await ends(Expiring(time.time() + 600), 0.05)
 
 
-@pytest.mark.parametrize("principal", ["ann", None, Expiring(None), Expiring(True), Expiring("1")], ids=repr)
+@pytest.mark.parametrize(
+    "principal",
+    ["ann", None, Expiring(None), Expiring(True), Expiring("1")],
+    ids=["a name", "none", "unknown", "true", "a text"],
+)
 async def test_a_stream_of_credentials_without_an_expiry_stays(principal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(security, "MIN_STREAM_SECONDS", 0.0)
     assert not await ends(principal, 0.05)

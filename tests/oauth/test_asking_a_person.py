@@ -167,6 +167,17 @@ async def test_a_redirect_uri_of_the_user_is_not_replaced_if_its_port_is_taken()
     assert server.counters["authorize"] == server.counters["register"] == 0
 
 
+async def test_a_new_redirect_uri_leads_to_a_new_registration() -> None:
+    async with AuthorizationServer(exact_redirects=True, refresh_tokens="none") as server, asyncio.timeout(BOUND):
+        store = tc.MemoryTokenStore()
+        uris = [f"http://127.0.0.1:{port}/callback" for port in (41001, 41002)]
+        for uri in uris:
+            assert await connect_and_call(server.url, provider(agree, store=store, redirect_uri=uri)) == "hi"
+            server.expire_tokens()
+    assert redirects(server) == uris
+    assert server.counters["register"] == 2
+
+
 async def test_the_listener_is_closed_if_the_sign_in_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     opened: asyncio.Future[str] = loop.create_future()
@@ -208,6 +219,19 @@ async def test_deadlines_stand_still_while_a_person_is_asked() -> None:
     assert server.counters["authorize"] == 2
 
 
+async def test_the_status_says_that_a_person_is_asked() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        person = Person()
+        client = tc.Client(server.url, auth=provider(person))
+        connecting = asyncio.create_task(client.connect())
+        await person.reached.wait()
+        assert client.status == "connecting" and "waiting for a person to sign in" in client.status.reason
+        person.released.set()
+        await connecting
+        assert client.status == "connected" and not client.status.reason
+        await client.close()
+
+
 async def test_a_caller_that_gives_up_does_not_end_the_sign_in_of_the_others() -> None:
     async with AuthorizationServer() as server, asyncio.timeout(BOUND):
         person = Person()
@@ -239,6 +263,26 @@ async def test_a_client_that_is_closed_leaves_the_sign_in_to_the_next_one() -> N
         person.released.set()
         assert await second == "hi"
     assert server.counters["authorize"] == 1
+
+
+@pytest.mark.parametrize("end", ["cancel", "close"])
+async def test_tokens_are_kept_if_the_client_ends_while_the_code_is_redeemed(end: str) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        auth = provider(agree)
+        gate = server.hold("token-after")
+        client = tc.Client(server.url, auth=auth)
+        connecting = asyncio.create_task(client.connect())
+        await gate.reached.wait()
+        ending = asyncio.create_task(client.close())
+        if end == "cancel":
+            connecting.cancel()
+        await asyncio.wait([ending], timeout=0.1)  # it waits for the answer
+        gate.open()
+        await asyncio.gather(connecting, ending, return_exceptions=True)
+        status = await auth.status(server.url)
+        assert status is not None and status.can_renew
+        assert await connect_and_call(server.url, auth) == "hi"
+    assert server.counters["authorize"] == server.counters["token"] == 1
 
 
 # ---- refusals --------------------------------------------------------------------------------------------------
@@ -311,3 +355,72 @@ async def test_a_call_that_needs_a_person_sets_the_status() -> None:
             assert client.status.state is tc.ConnectionState.NEEDS_AUTH
         assert caught.value.authorization_url is not None
     assert server.counters["authorize"] == 1
+
+
+# ---- a sign-in that the program finishes -----------------------------------------------------------------------
+
+
+async def begin(server: AuthorizationServer, auth: tc.OAuth) -> str:
+    """Return the URL of the error of a client that needs a person."""
+    with pytest.raises(tc.AuthError, match="a person must sign in") as caught:
+        await connect_and_call(server.url, auth)
+    assert caught.value.authorization_url is not None
+    return caught.value.authorization_url
+
+
+@pytest.mark.parametrize(
+    "answer, error",
+    [
+        ("http://127.0.0.1:41765/callback?code=x&state=forged", tc.AuthError),
+        ("http://127.0.0.1:41765/callback?error=access_denied&state=forged", tc.AuthError),
+        ("http://127.0.0.1:41765/callback?code=x", tc.AuthError),
+        ("http://127.0.0.1:41765/callback", tc.AuthError),
+        ("", tc.AuthError),
+        (None, tc.ConfigError),
+        (b"code=x", tc.ConfigError),
+        ({"code": "x"}, tc.ConfigError),
+    ],
+    ids=str,
+)
+async def test_a_wrong_answer_leaves_the_sign_in_pending(answer: Any, error: type[tc.ToolcribError]) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        auth = provider(None)
+        genuine = await agree(await begin(server, auth))
+        with pytest.raises(error):
+            await auth.finish_sign_in(server.url, answer)
+        assert server.counters["token"] == 0
+
+        assert (await auth.finish_sign_in(server.url, genuine)).issuer == server.issuer
+        with pytest.raises(tc.UsageError):
+            await auth.finish_sign_in(server.url, genuine)
+        assert await connect_and_call(server.url, auth) == "hi"
+    assert server.counters["token"] == 1
+
+
+async def test_without_a_pending_sign_in_the_error_says_what_to_do() -> None:
+    with pytest.raises(tc.UsageError, match="Call it after an AuthError with an authorization_url"):
+        await provider(None).finish_sign_in("https://tools.example/mcp", "http://127.0.0.1/callback?code=x&state=y")
+
+
+async def test_a_sign_in_is_finished_with_the_given_function_for_requests() -> None:
+    sent: list[tuple[str, str]] = []
+
+    async def fetch(method: str, url: str, headers: Any, body: bytes) -> Any:
+        sent.append((method, url))
+        return 200, [("Content-Type", "application/json")], b'{"access_token": "t", "token_type": "Bearer"}'
+
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        auth = provider(None)
+        redirected_to = await agree(await begin(server, auth))
+        assert not (await auth.finish_sign_in(server.url, redirected_to, fetch=fetch)).can_renew
+    assert sent == [("POST", f"{server.issuer}/token")]
+    assert server.counters["token"] == 0
+
+
+@pytest.mark.parametrize("redirect_uri", ["https://app.example/callback", "http://localhost/callback"])
+@pytest.mark.usefixtures("browser")
+async def test_no_browser_is_opened_if_nothing_can_listen_for_the_answer(redirect_uri: str) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        auth = provider("auto", redirect_uri=redirect_uri)
+        assert query_of(await begin(server, auth))["redirect_uri"] == redirect_uri
+    assert server.counters["authorize"] == 0

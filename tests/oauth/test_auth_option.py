@@ -226,6 +226,55 @@ async def test_an_event_tells_that_a_person_is_asked() -> None:
     assert seen == [tc.events.SignInStarted("wiki", server.issuer)]
 
 
+@pytest.mark.parametrize("value", [tc.OAuth, tc.ClientCredentials])
+def test_a_class_in_place_of_a_provider_is_rejected(value: Any) -> None:
+    with pytest.raises(tc.ConfigError, match=rf"auth: expected an object, such as {value.__name__}\(\)") as caught:
+        tc.Client("https://tools.example.com/mcp", auth=value)
+    assert caught.value.key == "auth"
+
+
+@pytest.mark.parametrize(
+    "options, key",
+    [
+        ({"store": "tokens"}, "store"),
+        ({"store": tc.FileTokenStore}, "store"),
+        ({"store": tc.MemoryTokenStore}, "store"),
+        ({"assume_pkce": "yes"}, "assume_pkce"),
+        ({"client_id": 5}, "client_id"),
+        ({"client_id": ""}, "client_id"),
+        ({"client_id": "app", "client_secret": 5}, "client_secret"),
+        ({"client_secret": "canary"}, "client_id"),
+        ({"client_id": "app", "client_secret": "canary", "private_key": "canary"}, "client_secret"),
+        ({"client_id": "app", "private_key": 5}, "private_key"),
+        ({"client_name": 5}, "client_name"),
+        ({"client_name": ""}, "client_name"),
+        ({"client_metadata_url": 5}, "client_metadata_url"),
+        ({"client_metadata_url": "http://app.example/client.json"}, "client_metadata_url"),
+        ({"account": 5}, "account"),
+        ({"account": None}, "account"),
+        ({"account": "a\nb"}, "account"),
+        ({"resource": 5}, "resource"),
+        ({"resource": "canary"}, "resource"),
+        ({"scopes": 5}, "scopes"),
+        ({"scopes": ["read", "a b"]}, "scopes[1]"),
+        ({"issuer": 5}, "issuer"),
+        ({"issuer": "http://login.example"}, "issuer"),
+        ({"redirect_uri": 5}, "redirect_uri"),
+        ({"redirect_uri": "/callback"}, "redirect_uri"),
+        ({"redirect_uri": "https://app.example/callback", "interact": "browser"}, "redirect_uri"),
+        ({"redirect_uri": "http://localhost/callback", "interact": "browser"}, "redirect_uri"),
+        ({"interact": 5}, "interact"),
+    ],
+    ids=str,
+)
+def test_wrong_options_of_a_sign_in_are_named_and_secrets_are_not_shown(options: dict[str, Any], key: str) -> None:
+    with pytest.raises(tc.ConfigError) as caught:
+        tc.OAuth(**options)
+    assert caught.value.key == key
+    assert key in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
 @pytest.mark.parametrize("value", ["token", 7, object()])
 def test_other_values_of_auth_are_rejected(value: Any) -> None:
     with pytest.raises(tc.ConfigError, match=r"auth: expected OAuth\(\)"):

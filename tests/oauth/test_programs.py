@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -14,7 +16,9 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 import toolcrib as tc
 from tests.oauth.authorization_server import AuthorizationServer
+from toolcrib.oauth.account import MAX_SIGN_INS
 
+BOUND = 20.0
 pytestmark = pytest.mark.filterwarnings("ignore:EdDSA is deprecated")
 
 KEYS = {
@@ -114,6 +118,27 @@ async def test_a_token_that_has_expired_is_replaced_without_a_refresh_token() ->
     assert [each.params["grant_type"] for each in server.seen("token")] == ["client_credentials"] * 2
 
 
+async def test_programs_that_start_together_share_one_token() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        auth = credentials(server, client_secret="secret")
+        assert await asyncio.gather(*(whoami(server, auth) for _ in range(6))) == ["ci"] * 6
+    assert server.counters["token"] == 1
+
+
+async def test_an_issuer_that_fails_for_a_while_does_not_use_up_the_authorisations() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        auth = credentials(server, client_secret="secret")
+        server.fail_next("token", times=1_000_000)
+        for _ in range(MAX_SIGN_INS + 2):
+            with pytest.raises(tc.ConnectError, match="the authorisation server is not available"):
+                await whoami(server, auth)
+        server.fail_next("token", times=0)
+
+        assert await whoami(server, auth) == "ci"
+
+
 @pytest.mark.parametrize(
     "given, key",
     [
@@ -124,7 +149,11 @@ async def test_a_token_that_has_expired_is_replaced_without_a_refresh_token() ->
         ({"client_secret": "s", "scopes": ["two words"]}, "scopes[0]"),
         ({"client_secret": 5}, "client_secret"),
         ({"client_secret": "s", "client_id": ""}, "client_id"),
+        ({"client_secret": "s", "client_id": 5}, "client_id"),
+        ({"client_secret": "s", "scopes": 5}, "scopes"),
         ({"private_key": 5}, "private_key"),
+        ({"private_key": ""}, "private_key"),
+        ({"private_key": {}}, "private_key"),
     ],
 )
 def test_wrong_options_of_a_program_are_rejected(given: dict[str, Any], key: str) -> None:
@@ -132,6 +161,67 @@ def test_wrong_options_of_a_program_are_rejected(given: dict[str, Any], key: str
         tc.ClientCredentials(**{"issuer": "https://login.example.com", "client_id": "ci", **given})
 
     assert caught.value.key == key
+
+
+async def test_a_public_key_is_rejected_before_a_token_is_requested() -> None:
+    key = KEYS["P-256"]()
+    async with AuthorizationServer() as server:
+        with pytest.raises(tc.ConfigError, match=r"private_key: expected a private key .*, got a public key") as caught:
+            await whoami(server, credentials(server, private_key=key.as_dict(private=False)))
+
+    assert caught.value.key == "private_key"
+    assert server.counters["token"] == 0
+
+
+async def test_a_key_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "missing.pem"
+    async with AuthorizationServer() as server:
+        with pytest.raises(tc.ConfigError, match=r"private_key: expected .*No such file") as caught:
+            await whoami(server, credentials(server, private_key=path))
+
+    assert str(path) in str(caught.value)
+    assert server.counters["token"] == 0
+
+
+async def test_a_text_that_is_neither_a_key_nor_a_file_is_not_shown() -> None:
+    text = "canary".upper()  # source lines are in the traceback
+    async with AuthorizationServer() as server:
+        with pytest.raises(tc.ConfigError, match="private_key: expected") as caught:
+            await whoami(server, credentials(server, private_key=text))
+
+    assert text not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("returned", [None, b"a.b.c", 5])
+async def test_a_function_that_signs_must_return_a_text(returned: Any) -> None:
+    async with AuthorizationServer() as server:
+        with pytest.raises(tc.AuthError, match="private_key: expected a function that returns a JWT"):
+            await whoami(server, credentials(server, private_key=lambda _: returned))
+
+    assert server.counters["token"] == 0
+
+
+class BlockingFunction:
+    """Blocks until the event loop, which calls it, has run another task."""
+
+    def __init__(self, returns: Any) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._released = threading.Event()
+        self._returns = returns
+
+    def __call__(self, given: Any) -> str:
+        self._loop.call_soon_threadsafe(self._released.set)
+        assert self._released.wait(BOUND / 2), "the event loop does not run"
+        return str(self._returns(given))
+
+
+async def test_a_function_that_signs_may_block() -> None:
+    key = KEYS["P-256"]()
+    async with AuthorizationServer() as server:
+        server.add_client("ci", "private_key_jwt", public_key=_public(key))
+        function = BlockingFunction(lambda claims: jwt.encode({"alg": "ES256"}, dict(claims), key))
+
+        assert await whoami(server, credentials(server, private_key=function)) == "ci"
 
 
 # ---- workloads -----------------------------------------------------------------------------------------------
@@ -175,6 +265,41 @@ async def test_a_rejected_assertion_is_reported_at_once_without_another_try(erro
             await whoami(server, auth)
 
     assert server.counters["token"] == 1
+
+
+async def test_a_function_that_returns_an_assertion_may_block() -> None:
+    key = KEYS["P-256"]()
+    async with AuthorizationServer() as server:
+        server.trusted_keys.append(_public(key))
+        server.add_client("job")
+        function = BlockingFunction(lambda audience: _assertion(key, audience, jti="1"))
+
+        assert await whoami(server, tc.JwtBearer(issuer=server.issuer, client_id="job", assertion=function)) == "job"
+
+
+@pytest.mark.parametrize("returned", [None, "", b"a.b.c"])
+async def test_a_function_without_an_assertion_is_an_error_and_nothing_is_sent(returned: Any) -> None:
+    async def later(_: str) -> Any:
+        return returned
+
+    async with AuthorizationServer() as server:
+        for function in (lambda _: returned, later):
+            auth = tc.JwtBearer(issuer=server.issuer, client_id="job", assertion=function)
+            with pytest.raises(tc.AuthError, match="expected a function that returns a token, got"):
+                await whoami(server, auth)
+
+    assert server.counters["token"] == 0
+
+
+@pytest.mark.parametrize("assertion", [5, "", None, b"a.b.c"])
+def test_an_assertion_is_a_text_or_a_function(assertion: Any) -> None:
+    given: dict[str, Any] = {"issuer": "https://login.example", "client_id": "app"}
+    with pytest.raises(tc.ConfigError) as caught:
+        tc.JwtBearer(**given, assertion=assertion)
+    assert caught.value.key == "assertion"
+    with pytest.raises(tc.ConfigError) as caught:
+        tc.CrossAppAccess(**given, idp_issuer="https://idp.example", idp_client_id="app", subject_token=assertion)
+    assert caught.value.key == "subject_token"
 
 
 # ---- cross-app access ----------------------------------------------------------------------------------------
@@ -235,6 +360,18 @@ async def test_a_saml_assertion_is_exchanged_and_each_identity_assertion_is_used
     assert idp.counters["metadata"] == 0  # its token endpoint is configured
 
 
+def test_the_token_endpoint_of_an_identity_provider_must_be_secure() -> None:
+    with pytest.raises(tc.ConfigError, match="idp_token_endpoint: expected an https URL"):
+        tc.CrossAppAccess(
+            issuer="https://login.example",
+            client_id="app",
+            idp_issuer="https://idp.example",
+            idp_client_id="app",
+            idp_token_endpoint="http://idp.example/token",
+            subject_token="token",
+        )
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -288,6 +425,13 @@ async def test_no_secret_of_a_program_is_shown_in_logs_reprs_and_errors(
     logged = [each.getMessage() + str(each.exc_info) for each in own]
     text = "\n".join([repr(auth), repr(caught.value), *traceback.format_exception(caught.value), *logged])
     assert "CANARY" not in text
+
+
+def test_assertions_are_not_in_the_reprs_of_the_parts_of_a_provider() -> None:
+    given: dict[str, Any] = {"issuer": "https://login.example", "client_id": "app"}
+    workload = tc.JwtBearer(**given, assertion="CANARY")
+    app = tc.CrossAppAccess(**given, idp_issuer="https://idp.example", idp_client_id="app", subject_token="CANARY")
+    assert "CANARY" not in repr(vars(workload)) + repr(vars(app))
 
 
 def _public(key: Any) -> Any:

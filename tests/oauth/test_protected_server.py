@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +16,10 @@ import pytest
 import toolcrib as tc
 from tests.oauth.issuer import CLIENT_ID, CLIENT_SECRET, OTHER, Issuer, serve_issuer, sign
 from tests.serving import served
+from toolcrib.oauth import token_verifier
+from toolcrib.server.serving import security
 
+BOUND = 10.0
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -21,6 +27,7 @@ INITIALIZE = {
     "method": "initialize",
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
 }
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 WHOAMI = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "whoami", "arguments": {}}}
 
 
@@ -32,6 +39,7 @@ class Place:
     origin: str
     path: str
     raw: aiohttp.ClientSession
+    server: tc.ToolServer
 
     @property
     def url(self) -> str:
@@ -66,7 +74,46 @@ async def protected(path: str = "/mcp", *, transport: Any = "http", **options: A
         verifier = tc.TokenVerifier(issuer=issuer.url, resource=PUBLIC + path, **options)
         app = server.asgi(path=path, transport=transport, auth=verifier)
         async with served(app) as origin:
-            yield Place(issuer, origin, path, raw)
+            yield Place(issuer, origin, path, raw, server)
+
+
+class Stream:
+    """An event stream that the test reads."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.text = ""
+
+    async def read_until(self, part: str) -> None:
+        """Read until the text contains this part; raises `EOFError` if the stream ends before."""
+        while part not in self.text:
+            if not await self._read():
+                raise EOFError(self.text)
+
+    async def read_to_end(self) -> None:
+        while await self._read():
+            pass
+
+    async def read_endpoint(self) -> str:
+        """Return the URL for the messages of an HTTP+SSE session."""
+        await self.read_until("\n\n")
+        return self.text.split("data: ")[1].split()[0]
+
+    async def _read(self) -> bool:
+        async with asyncio.timeout(BOUND):
+            data = await self._response.content.readany()
+        self.text += data.decode()
+        return bool(data)
+
+
+@contextlib.asynccontextmanager
+async def open_stream(
+    place: Place, headers: dict[str, str], *, method: str = "GET", message: Any = None
+) -> AsyncIterator[Stream]:
+    accept = {"Accept": "application/json, text/event-stream"}
+    async with place.raw.request(method, place.url, json=message, headers={**accept, **headers}) as response:
+        assert (response.status, response.content_type) == (200, "text/event-stream")
+        yield Stream(response)
 
 
 # ---- the document --------------------------------------------------------------------------------------------------
@@ -147,6 +194,21 @@ async def test_a_token_in_the_url_and_two_tokens_are_bad_requests() -> None:
         assert (await place.post(INITIALIZE, {"Authorization": "Basic YTpi"})).status == 401
 
 
+async def test_over_sse_a_token_in_the_url_and_two_tokens_are_bad_requests() -> None:
+    async with protected("/sse", transport="sse") as place, open_stream(place, place.headers()) as stream:
+        endpoint = place.origin + await stream.read_endpoint()
+        twice = [("Authorization", f"Bearer {place.token()}")] * 2
+        for method, url in (("GET", place.url + "?"), ("POST", endpoint + "&")):
+            in_url = f"{url}access_token={place.token()}"
+            async with place.raw.request(method, in_url, json=INITIALIZE, headers=place.headers()) as response:
+                assert response.status == 400
+                assert 'error="invalid_request"' in response.headers["WWW-Authenticate"]
+            async with place.raw.request(method, url, json=INITIALIZE, headers=twice) as response:
+                assert response.status == 400
+        async with place.raw.post(endpoint, json=INITIALIZE, headers=place.headers()) as response:
+            assert response.status == 202
+
+
 @pytest.mark.parametrize("token", ["signed", "opaque"])
 async def test_an_issuer_that_is_down_means_later_and_not_never(token: str) -> None:
     async with protected(introspection=tc.Introspection(CLIENT_ID, CLIENT_SECRET)) as place:
@@ -220,6 +282,90 @@ async def test_a_stream_belongs_to_the_principal_and_each_message_has_the_rights
         async with tc.Client(config) as client:
             texts = [(await client.call_tool("whoami")).text for _ in range(3)]
         assert texts[-1] == "ada two"
+
+
+# ---- tokens that expire --------------------------------------------------------------------------------------------
+
+LISTEN = {
+    "jsonrpc": "2.0",
+    "id": 7,
+    "method": "subscriptions/listen",
+    "params": {
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+        },
+        "notifications": {"toolsListChanged": True},
+    },
+}
+LISTEN_HEADERS = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
+LIFE = 600.0
+
+
+class WallClock:
+    """Stands in for the module `time` of the server: its wall clock is ahead by some seconds."""
+
+    monotonic = time.monotonic
+
+    def __init__(self, ahead: float) -> None:
+        self._ahead = ahead
+
+    def time(self) -> float:
+        return time.time() + self._ahead
+
+
+@contextlib.asynccontextmanager
+async def open_notifications(kind: str, place: Place, headers: dict[str, str]) -> AsyncIterator[Stream]:
+    """Open a stream for the notifications of the server."""
+    if kind == "legacy":
+        headers = {**headers, "Mcp-Session-Id": (await place.post(INITIALIZE, headers)).headers["Mcp-Session-Id"]}
+        assert (await place.post(INITIALIZED, headers)).status == 202
+    method, message = "GET", None
+    if kind == "modern":
+        method, message, headers = "POST", LISTEN, {**headers, **LISTEN_HEADERS}
+    async with open_stream(place, headers, method=method, message=message) as stream:
+        yield stream
+
+
+@pytest.mark.parametrize("kind", ["legacy", "modern", "sse"])
+async def test_a_stream_ends_with_its_token_and_needs_a_new_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    transport, path = ("sse", "/sse") if kind == "sse" else ("http", "/mcp")
+    introspection = tc.Introspection(CLIENT_ID, CLIENT_SECRET)
+    async with protected(path, transport=transport, leeway=0, introspection=introspection) as place:
+        place.issuer.opaque["opaque"] = {"sub": "bob", "aud": PUBLIC + path}  # without an expiry
+        short, long = (place.headers(exp=time.time() + seconds) for seconds in (LIFE, 10 * LIFE))
+        monkeypatch.setattr(security, "MIN_STREAM_SECONDS", 0.0)
+        # All but a moment of the life of the first token has passed when its stream is opened.
+        monkeypatch.setattr(security, "time", WallClock(LIFE - 0.1))
+        async with (
+            open_notifications(kind, place, long) as lasting,
+            open_notifications(kind, place, {"Authorization": "Bearer opaque"}) as endless,
+        ):
+            for stream, headers in ((lasting, long), (endless, {"Authorization": "Bearer opaque"})):
+                if kind == "sse":
+                    endpoint = place.origin + await stream.read_endpoint()
+                    for message in (INITIALIZE, INITIALIZED):
+                        async with place.raw.post(endpoint, json=message, headers=headers) as response:
+                            assert response.status == 202
+                    await stream.read_until("serverInfo")
+            async with open_notifications(kind, place, short) as ended:
+                await ended.read_to_end()
+            if kind == "modern":
+                answer = json.loads(ended.text.strip().rpartition("data: ")[2])
+                assert answer["id"] == 7 and "result" in answer
+
+            @place.server.tool
+            def added() -> str:
+                return "x"
+
+            for stream in (lasting, endless):
+                await stream.read_until("notifications/tools/list_changed")
+
+        monkeypatch.setattr(token_verifier, "time", WallClock(LIFE + 1))
+        assert (await place.post(INITIALIZE, short)).status == 401
+        async with open_notifications(kind, place, place.headers(exp=time.time() + 2 * LIFE)):
+            pass
 
 
 async def test_a_key_of_another_issuer_is_refused_over_http() -> None:

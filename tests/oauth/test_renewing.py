@@ -12,20 +12,29 @@ import pytest
 
 import toolcrib as tc
 from tests.oauth.authorization_server import AuthorizationServer
-from tests.oauth.person import agree
+from tests.oauth.person import agree, query_of
 from toolcrib.events import Event
+from toolcrib.oauth.account import Account
+from toolcrib.oauth.authorizer import Authorizer
+from toolcrib.oauth.request_authorizer import Outgoing, Refusal
+from toolcrib.oauth.stored_sign_in import Grant
 
 BOUND = 20.0
+REDIRECTS = ("http://127.0.0.1:41765/callback",)
 
 
 class Person:
-    """Agrees, and counts how often it was asked."""
+    """Agrees, and keeps the URLs that it was asked to open."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.urls: list[str] = []
+
+    @property
+    def asked(self) -> int:
+        return len(self.urls)
 
     async def __call__(self, url: str) -> str:
-        self.asked += 1
+        self.urls.append(url)
         return await agree(url)
 
 
@@ -40,6 +49,11 @@ def refreshes(server: AuthorizationServer) -> list[Any]:
 
 async def call(client: tc.Client, text: str = "x", **options: Any) -> str:
     return (await client.call_tool("echo", {"text": text}, **options)).text
+
+
+async def connect_and_call(url: str, auth: tc.OAuth) -> str:
+    async with tc.Client(url, auth=auth) as client:
+        return await call(client)
 
 
 async def reach(count: int, gate: Any) -> None:
@@ -230,6 +244,118 @@ async def test_a_client_that_is_closed_during_a_renewal_keeps_the_new_tokens() -
         assert person.asked == 1
 
 
+async def test_a_caller_that_gives_up_does_not_bring_back_an_earlier_failure() -> None:
+    account = Account("https://tools.example/mcp", "", tc.MemoryTokenStore(), is_loaded=True)
+    answered = asyncio.Event()
+
+    class Flow:
+        asked = 0
+
+        async def renew(self, used: Grant) -> Grant | None:
+            return None
+
+        async def sign_in(self, *_: Any, **__: Any) -> Grant:
+            self.asked += 1
+            if self.asked == 1:
+                raise tc.AuthError("refused")
+            await answered.wait()
+            return Grant("https://login.example", "app", "token")
+
+    flow = Flow()
+    authorizer = Authorizer(account, flow)
+    given: tuple[Any, Any, Any] = (Outgoing("POST", account.server, {}, b""), Refusal(401, []), {})
+    with pytest.raises(tc.AuthError, match="refused"):
+        await authorizer.renew(*given, authorizer.rounds, 1)
+    since = authorizer.rounds  # two requests are sent
+    first = asyncio.create_task(authorizer.renew(*given, since, 1))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    second = asyncio.create_task(authorizer.renew(*given, since, 1))
+    await asyncio.sleep(0)
+    answered.set()
+    assert await second == {"Authorization": "Bearer token"}
+    assert flow.asked == 2
+
+
+async def test_a_close_waits_for_a_renewal_as_long_as_its_request_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcrib.oauth.authorizer.REQUEST_TIMEOUT", 0.05)
+    expired = Grant("https://login.example", "app", "token", expires_at=1.0)
+    account = Account("https://tools.example/mcp", "", tc.MemoryTokenStore(), grant=expired, is_loaded=True)
+    began, cancelled = asyncio.Event(), asyncio.Event()
+
+    class Flow:
+        async def renew(self, used: Grant) -> Grant | None:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+            return None
+
+        async def sign_in(self, *_: Any, **__: Any) -> Grant:
+            raise AssertionError
+
+    authorizer = Authorizer(account, Flow())
+    calling = asyncio.create_task(authorizer.headers(Outgoing("POST", account.server, {}, b"")))
+    await began.wait()
+    async with asyncio.timeout(2):
+        await authorizer.close()
+        await cancelled.wait()
+    with pytest.raises(tc.AuthError, match="the connection was closed"):
+        await calling
+
+
+async def test_a_refused_consent_is_not_the_failure_of_a_call_whose_token_has_expired() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        oauth, _ = sign_ins()
+        async with tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            gate = server.hold("mcp")
+            reading = asyncio.create_task(call(client))
+            await gate.reached.wait()
+            server.hold("mcp").open()  # only the first call waits
+            server.change(consent="denied")
+            with pytest.raises(tc.AuthError, match="access_denied"):
+                await client.call_tool("write", {"text": "x"})
+            server.expire_tokens()
+            gate.open()
+            assert await reading == "x"
+        assert len(refreshes(server)) == 1
+
+
+@pytest.mark.parametrize("clients", [1, 2])
+async def test_two_calls_that_need_different_scopes_at_once_get_both(clients: int) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        oauth, person = sign_ins()
+        async with tc.Client(server.url, auth=oauth) as first, tc.Client(server.url, auth=oauth) as other:
+            second = first if clients == 1 else other
+            await asyncio.gather(call(first), call(second))
+            gate = server.hold("authorize")
+            calls = [asyncio.create_task(first.call_tool("write", {"text": "1"}))]
+            await gate.reached.wait()
+            server.change(write_scope="mcp:other")
+            calls.append(asyncio.create_task(second.call_tool("write", {"text": "2"})))
+            while len(writes(server)) < 2:  # bounded by the time-out above
+                await asyncio.sleep(0.005)
+            server.change(write_scope="mcp:write")
+            gate.open()
+            await asyncio.gather(*calls)
+            assert [query_of(url)["scope"].split() for url in person.urls] == [
+                ["mcp:read"],
+                ["mcp:read", "mcp:write"],
+                ["mcp:read", "mcp:write", "mcp:other"],
+            ]
+            server.change(write_scope="mcp:write mcp:other")
+            await first.call_tool("write", {"text": "3"})
+        assert person.asked == 3
+
+
+def writes(server: AuthorizationServer) -> list[Any]:
+    calls = [each for each in server.seen("mcp") if each.params.get("method") == "tools/call"]
+    return [each for each in calls if each.params["params"]["name"] == "write"]
+
+
 # ---- failures of the authorisation server ----------------------------------------------------------------------
 
 
@@ -360,6 +486,134 @@ async def test_tokens_are_removed_on_invalid_grant() -> None:
         assert max(server.presentations.values()) == 1
 
 
+async def test_new_tokens_are_used_even_if_they_cannot_be_stored() -> None:
+    class FullStore(tc.MemoryTokenStore):
+        is_full = False
+
+        async def save(self, key: str, text: str) -> None:
+            if self.is_full:
+                raise tc.ConfigError("store: the disk is full")
+            await super().save(key, text)
+
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        store = FullStore()
+        auth, person = sign_ins(store)
+        async with tc.Client(server.url, auth=auth) as client:
+            await call(client)
+            server.expire_tokens()
+            store.is_full = True
+            with pytest.raises(tc.ConfigError, match="disk is full"):
+                await call(client)
+            assert await call(client) == "x"
+        assert person.asked == 1 and list(server.presentations.values()) == [1]
+
+
+@pytest.mark.parametrize("error", ["unauthorized_client", "unsupported_grant_type"])
+async def test_a_client_that_may_not_refresh_leads_to_a_sign_in(error: str) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        oauth, person = sign_ins()
+        async with tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            server.expire_tokens()
+            server.fail_next("token", status=400, error=error)
+            assert await call(client) == "x"
+        assert person.asked == 2
+        assert len(refreshes(server)) == 1
+
+
+@pytest.mark.parametrize("error", ["invalid_scope", "invalid_target", "invalid_request"])
+async def test_another_refusal_of_a_refresh_is_reported_and_leads_to_no_sign_in(error: str) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        oauth, person = sign_ins()
+        async with tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            server.expire_tokens()
+            server.fail_next("token", status=400, error=error)
+            with pytest.raises(tc.AuthError, match=error):
+                await call(client)
+            assert await call(client) == "x"
+        assert person.asked == 1
+
+
+# ---- several clients and issuers ----------------------------------------------------------------------------------
+
+
+async def test_clients_with_other_ids_keep_their_own_tokens_in_one_store() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        store, persons = tc.MemoryTokenStore(), (Person(), Person())
+        providers = []
+        for name, person in zip("ab", persons, strict=True):
+            server.add_client(name, redirect_uris=REDIRECTS)
+            providers.append(tc.OAuth(client_id=name, interact=person, store=store))
+        for _ in range(3):
+            for auth in providers:
+                await connect_and_call(server.url, auth)
+            server.expire_tokens()
+        assert [each.asked for each in persons] == [1, 1]
+        assert {each.params["client_id"] for each in server.seen("token")} == {"a", "b"}
+        statuses = [await auth.status(server.url) for auth in providers]
+        assert [each and each.client_id for each in statuses] == ["a", "b"]
+
+
+async def test_tokens_of_a_former_issuer_are_not_used_when_those_of_the_present_one_are_revoked() -> None:
+    async with AuthorizationServer(requires_resource=False) as old, AuthorizationServer() as server:
+        async with asyncio.timeout(BOUND):
+            auth, person = sign_ins()
+            server.trusted.append(old)
+            server.change(authorization_servers=(old.issuer,))
+            await connect_and_call(server.url, auth)
+            server.trusted.clear()
+            server.change(authorization_servers=(server.issuer,))
+            await connect_and_call(server.url, auth)
+            before = len(old.requests)
+            server.revoke_all()
+            await connect_and_call(server.url, auth)
+        assert len(old.requests) == before
+        assert [each.startswith(server.issuer) for each in person.urls] == [False, True, True]
+
+
+async def test_a_secret_goes_only_to_the_issuer_that_it_is_configured_for() -> None:
+    async with AuthorizationServer(requires_resource=False) as old, AuthorizationServer() as server:
+        async with asyncio.timeout(BOUND):
+            for each, secret in ((old, "old"), (server, "CANARY")):
+                each.change(metadata_changes={"token_endpoint_auth_methods_supported": ["client_secret_post"]})
+                each.add_client("app", "client_secret_post", secret=secret, redirect_uris=REDIRECTS)
+            store, given = tc.MemoryTokenStore(), {"client_id": "app", "interact": agree}
+            server.trusted.append(old)
+            server.change(authorization_servers=(old.issuer,))
+            await connect_and_call(server.url, tc.OAuth(client_secret="old", store=store, **given))
+            server.change(authorization_servers=(server.issuer,))
+            old.expire_tokens()
+            auth = tc.OAuth(client_secret="CANARY", issuer=server.issuer, store=store, **given)
+            await connect_and_call(server.url, auth)
+            await asyncio.gather(auth.logout(server.url), return_exceptions=True)
+        assert not [each for each in old.requests if "CANARY" in str(each.params)]
+
+
+@pytest.mark.parametrize("expired", [False, True], ids=["valid", "expired"])
+async def test_tokens_of_another_issuer_than_the_configured_one_are_not_used(expired: bool) -> None:
+    async with AuthorizationServer(requires_resource=False) as other, AuthorizationServer() as server:
+        async with asyncio.timeout(BOUND):
+            store, person = tc.MemoryTokenStore(), Person()
+            server.trusted.append(other)
+            server.change(authorization_servers=(other.issuer,))
+            await connect_and_call(server.url, sign_ins(store)[0])
+            if expired:
+                other.expire_tokens()
+            asked, sent = dict(other.counters), len(server.seen("mcp"))
+
+            server.change(authorization_servers=(other.issuer, server.issuer))
+            auth = tc.OAuth(issuer=server.issuer, interact=person, store=store)
+            assert await auth.status(server.url) is None
+            await connect_and_call(server.url, auth)
+            status = await auth.status(server.url)
+        assert status is not None and status.issuer == server.issuer
+        assert [each.startswith(server.issuer) for each in person.urls] == [True]
+        assert dict(other.counters) == asked
+        sent_headers = {each.header("authorization") for each in server.seen("mcp")[sent:]}
+        assert not sent_headers & {f"Bearer {each}" for each in other.tokens.access}
+
+
 # ---- answers to refresh requests -------------------------------------------------------------------------------
 
 
@@ -433,6 +687,25 @@ async def test_the_renewal_begins_in_the_background_while_the_old_token_is_used(
                 gate.open()
         assert len(refreshes(server)) == int(renews)
         assert person.asked == 1
+
+
+async def test_the_token_of_a_program_is_renewed_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        auth = tc.ClientCredentials(issuer=server.issuer, client_id="ci", client_secret="secret")
+        async with tc.Client(server.url, auth=auth) as client:
+            await call(client)
+            old = server.seen("mcp")[-1].header("authorization")
+            gate = server.hold("token")
+            let_time_pass(monkeypatch, 3600 - 59)
+            assert await call(client) == "x"
+            await gate.reached.wait()
+            assert await call(client) == "x"
+            assert server.seen("mcp")[-1].header("authorization") == old
+            gate.open()
+            while server.seen("mcp")[-1].header("authorization") == old:  # bounded by the time-out above
+                await call(client)
+    assert server.counters["token"] == 2
 
 
 @pytest.mark.parametrize("days", [1, -1, 400])
@@ -529,6 +802,59 @@ async def test_tokens_are_forgotten_even_if_the_revocation_fails() -> None:
         with pytest.raises((tc.AuthError, tc.ConnectError)):
             await oauth.logout(server.url)
         assert await oauth.status(server.url) is None
+
+
+async def test_a_logout_goes_on_if_one_issuer_cannot_revoke() -> None:
+    async with AuthorizationServer(requires_resource=False) as former, AuthorizationServer() as server:
+        async with asyncio.timeout(BOUND):
+            store = tc.MemoryTokenStore()
+            oauth, _ = sign_ins(store)
+            server.trusted.append(former)
+            server.change(authorization_servers=(former.issuer,))
+            await connect_and_call(server.url, oauth)
+            server.trusted.clear()
+            server.change(authorization_servers=(server.issuer,))
+            await connect_and_call(server.url, oauth)
+            server.fail_next("revoke", times=10)  # the issuer of the last sign-in, which is asked first
+            with pytest.raises(tc.AuthError, match="the server did not revoke them"):
+                await oauth.logout(server.url)
+        assert server.counters["revoke"] >= 1
+        assert all(each.is_revoked for each in former.families.values())
+        assert await store.load(server.url) is None
+
+
+async def test_a_logout_sends_no_secret_to_the_issuer_of_another_client() -> None:
+    async with AuthorizationServer(requires_resource=False) as former, AuthorizationServer() as server:
+        async with asyncio.timeout(BOUND):
+            store, oauth = tc.MemoryTokenStore(), None
+            server.trusted.append(former)
+            for each, name, secret in ((former, "x", "former"), (server, "y", "CANARY")):
+                each.change(metadata_changes={"token_endpoint_auth_methods_supported": ["client_secret_post"]})
+                each.add_client(name, "client_secret_post", secret=secret, redirect_uris=REDIRECTS)
+                server.change(authorization_servers=(each.issuer,))
+                given: Any = {"client_id": name, "client_secret": secret, "issuer": each.issuer}
+                oauth = tc.OAuth(interact=agree, store=store, **given)
+                await connect_and_call(server.url, oauth)
+            assert oauth is not None
+            await asyncio.gather(oauth.logout(server.url), return_exceptions=True)
+        assert all(family.is_revoked for family in server.families.values())
+        assert "CANARY" in str(server.seen("revoke"))
+        assert former.seen("revoke") and "CANARY" not in str(former.requests)
+
+
+async def test_a_logout_uses_the_given_function_for_requests() -> None:
+    async with AuthorizationServer() as server:
+        oauth, _ = sign_ins()
+        await connect_and_call(server.url, oauth)
+        sent: list[tuple[str, str]] = []
+
+        async def fetch(method: str, url: str, headers: Any, body: bytes) -> Any:
+            sent.append((method, url))
+            return 200, [], b""
+
+        assert await oauth.logout(server.url, fetch=fetch)
+    assert sent == [("POST", f"{server.issuer}/revoke")] * 2
+    assert server.counters["revoke"] == 0
 
 
 async def test_a_server_that_rejects_every_token_gets_an_end() -> None:

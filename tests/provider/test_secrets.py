@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import secrets
+import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -229,3 +230,19 @@ async def test_a_wrong_key_is_named_and_opens_nothing(tmp_path: Path, monkeypatc
     async with Provider(file) as provider:
         seen = value_of(await provider.execute("small", "see", {"names": ["API_KEY", "TOOLCRIB_KEY"]}))
         assert seen["env"] == {"API_KEY": "canary-of-the-source"}
+
+
+async def test_a_source_with_a_sign_in_is_refused_without_a_browser_and_its_secret_is_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    server = tc.HttpServer("https://tools.example/mcp", oauth={"client_id": "app", "client_secret": "canary-secret"})
+    async with Provider(tmp_path / "tools.db") as provider:
+        with pytest.raises(tc.ConfigError, match="oauth: expected no value in a registration"):
+            await provider.add_source("remote", server)
+        assert provider.list_sources() == []
+    assert opened == []
+    assert not [each for each in tmp_path.iterdir() if each.is_file() and b"canary-secret" in each.read_bytes()]

@@ -16,7 +16,7 @@ import toolcrib as tc
 from toolcrib.oauth import interaction
 from toolcrib.oauth.authorization import AuthorizationAttempt
 from toolcrib.oauth.client_auth import ClientIdentity
-from toolcrib.oauth.interaction import Interact, ask_person, check_interact, choose_interaction
+from toolcrib.oauth.interaction import Interact, ask_person, can_listen, check_interact, choose_interaction
 from toolcrib.oauth.well_known import ServerMetadata
 
 ISSUER = "https://login.example.com"
@@ -69,6 +69,32 @@ def test_the_way_is_chosen_by_display_and_terminal(
     set_streams(monkeypatch, kind=Terminal if terminal else io.StringIO)
 
     assert choose_interaction("auto") == expected
+
+
+@pytest.mark.parametrize(
+    "redirect_uri, expected",
+    [
+        (None, True),
+        ("http://127.0.0.1:8765/callback", True),
+        ("http://localhost:8765/callback", True),
+        ("http://[::1]:8765/callback", True),
+        ("https://localhost:8765/callback", False),
+        ("https://app.example/callback", False),
+        ("http://app.example:8765/callback", False),
+        ("http://localhost/callback", False),
+        ("http://127.0.0.1:0/callback", False),
+    ],
+)
+def test_a_browser_is_chosen_only_if_the_answer_can_be_received(
+    monkeypatch: pytest.MonkeyPatch, redirect_uri: str | None, expected: bool
+) -> None:
+    monkeypatch.setenv("BROWSER", "firefox")
+
+    assert can_listen(redirect_uri) is expected
+    set_streams(monkeypatch)
+    assert choose_interaction("auto", redirect_uri) == ("browser" if expected else "paste")
+    set_streams(monkeypatch, kind=io.StringIO)
+    assert choose_interaction("auto", redirect_uri) == ("browser" if expected else None)
 
 
 @pytest.mark.parametrize("interact", ["browser", "paste", None, print])

@@ -101,3 +101,27 @@ async def test_a_connection_that_a_browser_opened_in_advance_is_closed_with_the_
     async with asyncio.timeout(BOUND / 2):  # less than the time that the listener waits for a request
         assert await reader.read() == b""
     writer.close()
+
+
+@pytest.mark.parametrize("target", ["//[", "http://[/callback"])
+async def test_a_target_that_is_no_url_is_not_found(target: str) -> None:
+    listener = await LoopbackListener.open()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(listener.redirect_uri).port)
+        writer.write(f"GET {target} HTTP/1.1\r\n\r\n".encode())
+        assert (await reader.read()).startswith(b"HTTP/1.1 404 ")
+        writer.close()
+    finally:
+        await listener.close()
+
+
+async def test_the_listener_has_the_address_of_the_redirect_uri() -> None:
+    first = await LoopbackListener.open()
+    port = urlsplit(first.redirect_uri).port
+    await first.close()
+    listener = await LoopbackListener.open(f"http://[::1]:{port}/callback")
+    try:
+        _, writer = await asyncio.open_connection("::1", port)
+        writer.close()
+    finally:
+        await listener.close()

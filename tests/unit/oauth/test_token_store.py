@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -370,6 +372,51 @@ async def test_the_lock_of_a_process_that_is_killed_is_free(tmp_path: Path) -> N
         await asyncio.wait_for(take(), BOUND)
 
 
+async def test_a_cancelled_write_ends_before_the_lock_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tc.FileTokenStore(tmp_path / "tokens")
+    await store.save("key", "{}")
+    began, released, fsync = threading.Event(), threading.Event(), os.fsync
+
+    def wait(descriptor: int) -> None:
+        began.set()
+        released.wait(BOUND)
+        fsync(descriptor)
+
+    async def write() -> None:
+        async with store.lock("key"):
+            await store.save("key", '{"new": 1}')
+
+    async def read() -> str | None:
+        async with store.lock("key"):
+            return await store.load("key")
+
+    monkeypatch.setattr(os, "fsync", wait)
+    writing = asyncio.create_task(write())
+    await asyncio.to_thread(began.wait, BOUND)
+    writing.cancel()
+    reading = asyncio.create_task(read())
+    await asyncio.wait([reading], timeout=0.2)
+    released.set()
+    assert await reading == '{"new": 1}'
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+
+
+async def test_a_process_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path: Path) -> None:
+    store = tc.FileTokenStore(tmp_path / "tokens")
+    async with store.lock("key"):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+            os._exit(0)
+    try:
+        async with asyncio.timeout(5), store.lock("key"):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
 # ---- encryption ------------------------------------------------------------------------------------------------
 
 
@@ -443,6 +490,23 @@ def test_a_key_of_another_form_is_refused_without_showing_it(tmp_path: Path, key
     assert "short" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "folder, key, named",
+    [
+        (5, None, "folder"),
+        (b"tokens", None, "folder"),
+        ("tokens", 5, "key"),
+        ("tokens", "", "key"),
+        ("tokens", b"", "key"),
+    ],
+)
+def test_options_of_another_type_are_named(folder: Any, key: Any, named: str) -> None:
+    with pytest.raises(tc.ConfigError) as caught:
+        tc.FileTokenStore(folder, key=key)
+    assert caught.value.key == named
+    assert str(caught.value).startswith(f"{named}: expected")
+
+
 # ---- keyring ---------------------------------------------------------------------------------------------------
 
 
@@ -466,6 +530,40 @@ async def test_the_keyring_holds_one_random_key_and_no_tokens(
     use_keyring(MemoryKeyring())
     with pytest.raises(tc.ConfigError, match="expected a file that was encrypted with this key"):
         await tc.FileTokenStore(store.folder, key="keyring").load("a")
+
+
+class SlowKeyring(MemoryKeyring):
+    """A keyring that lets a second store look for the key before the first one has written it, if it can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._both = threading.Barrier(2)
+        self._writing = threading.Lock()
+
+    def get_password(self, service: str, username: str) -> str | None:
+        found = super().get_password(service, username)
+        if found is None:
+            with contextlib.suppress(threading.BrokenBarrierError):
+                self._both.wait(0.2)  # broken if the other store is locked out
+        elif self._writing.locked():
+            self._writing.release()
+        return found
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        assert self._writing.acquire(timeout=BOUND)  # until the writer has read it back
+        super().set_password(service, username, password)
+
+
+async def test_stores_that_create_the_key_at_the_same_time_use_the_same_one(
+    tmp_path: Path, use_keyring: Callable[[KeyringBackend], None]
+) -> None:
+    backend = SlowKeyring()
+    use_keyring(backend)
+    stores = [tc.FileTokenStore(tmp_path / "tokens", key="keyring") for _ in range(2)]
+    await asyncio.gather(*(store.save(str(at), TEXT) for at, store in enumerate(stores)))
+    assert len(backend.passwords) == 1
+    for store in (*stores, tc.FileTokenStore(tmp_path / "tokens", key="keyring")):
+        assert [await store.load("0"), await store.load("1")] == [TEXT, TEXT]
 
 
 class LockedKeyring(MemoryKeyring):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import builtins
 import hmac
@@ -17,6 +18,7 @@ from joserfc.jwk import ECKey
 
 import toolcrib as tc
 from tests.oauth.issuer import EC, ED, OTHER, RESOURCE, RSA, Issuer, sign
+from tests.unit.oauth.conftest import TwoClocks
 from toolcrib.oauth import token_verifier
 from toolcrib.oauth.token_verifier import TokenVerifier
 
@@ -67,8 +69,16 @@ async def test_a_signed_token_names_its_owner(issuer: Issuer, key: Any, algorith
         lambda: {"exp": int(time.time()) - 30},
         lambda: {"nbf": time.time() + 30},
         lambda: {"iat": None, "nbf": None},
+        lambda: {"nonce": "x"},
     ],
-    ids=["several audiences", "an extra audience", "just expired", "valid in a moment", "without times of issue"],
+    ids=[
+        "several audiences",
+        "an extra audience",
+        "just expired",
+        "valid in a moment",
+        "without times of issue",
+        "a nonce, with scopes",
+    ],
 )
 async def test_claims_that_are_accepted(issuer: Issuer, make_changes: Callable[[], dict[str, Any]]) -> None:
     assert await verified(verifier_for(issuer, audiences=["0ff1ce00-guid"]), issuer.token(**make_changes()))
@@ -172,6 +182,8 @@ ATTACKS = {
     "another type": lambda issuer: sign(issuer.claims(), typ="logout+jwt"),
     "a type that is no text": lambda issuer: sign(issuer.claims(), typ=["at+jwt"]),
     "nested": lambda issuer: sign(issuer.token().encode(), cty="JWT"),
+    "nested by its header only": lambda issuer: sign(issuer.claims(), cty="JWT"),
+    "an encoded payload that says so": lambda issuer: sign(issuer.claims(), b64=True),
     "nested, without saying so": lambda issuer: sign(issuer.token().encode()),
     "claims that are a list": lambda issuer: sign([issuer.claims()]),
     "claims that are very deep": lambda issuer: sign(b"[" * 5_000 + b"]" * 5_000),
@@ -200,6 +212,9 @@ ATTACKS = {
     "issued in the future": lambda issuer: issuer.token(iat=time.time() + 90),
     "bound to a key": lambda issuer: issuer.token(cnf={"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}),
     "an ID token": lambda issuer: issuer.token(at_hash="x"),
+    "an ID token with the hash of a code": lambda issuer: issuer.token(c_hash="x"),
+    "an ID token with a nonce and without scopes": lambda issuer: issuer.token(nonce="x", scope=None),
+    "an ID token with a nonce and an empty scope": lambda issuer: issuer.token(nonce="x", scope=""),
     "neither subject nor client": lambda issuer: issuer.token(sub=None, client_id=None),
     "a subject that is a number": lambda issuer: issuer.token(sub=1),
     "a subject that is a list": lambda issuer: issuer.token(sub=["ada"]),
@@ -234,6 +249,16 @@ async def test_tokens_above_the_maximum_age_are_rejected(issuer: Issuer) -> None
     assert await verified(verifier, issuer.token(iat=time.time() - 340))
     await rejected(verifier, issuer.token(iat=time.time() - 370))
     await rejected(verifier, issuer.token(iat=None))
+
+
+@pytest.mark.parametrize("leeway, accepted, too_late", [(0, -5, 5), (10, 5, 15), (300, 200, 400)])
+async def test_the_leeway_is_the_accepted_difference_of_clocks(
+    issuer: Issuer, leeway: float, accepted: float, too_late: float
+) -> None:
+    verifier, now = verifier_for(issuer, leeway=leeway), time.time()
+    assert await verified(verifier, issuer.token(exp=now - accepted, nbf=now + accepted, iat=now + accepted))
+    for changes in ({"exp": now - too_late}, {"nbf": now + too_late}, {"iat": now + too_late}):
+        await rejected(verifier, issuer.token(**changes))
 
 
 # ---- credentials in headers and URLs -------------------------------------------------------------------------------
@@ -342,6 +367,65 @@ async def test_a_verified_token_is_not_remembered_beyond_its_life(
     monkeypatch.setattr(token_verifier.time, "time", lambda: later)
     await rejected(verifier, token)
     assert not verifier._verified
+
+
+async def test_a_remembered_token_is_rejected_from_its_maximum_age_on(issuer: Issuer, clocks: TwoClocks) -> None:
+    verifier = verifier_for(issuer, max_age=60, leeway=0)
+    token = issuer.token(iat=clocks.wall - 50)
+    first = await verified(verifier, token)
+    clocks.advance(9)
+    assert await verified(verifier, token) is first
+    clocks.advance(2)
+    await rejected(verifier, token)
+
+
+async def test_a_token_is_not_remembered_for_longer_if_the_clock_is_set_back(issuer: Issuer, clocks: TwoClocks) -> None:
+    verifier, token = verifier_for(issuer), issuer.token(iat=None)
+    first = await verified(verifier, token)
+    clocks.wall -= 3600
+    clocks.advance(token_verifier.VERIFIED_SECONDS - 1)
+    assert await verified(verifier, token) is first
+    clocks.advance(2)
+    assert await verified(verifier, token) is not first
+
+
+async def test_other_spaces_and_another_case_of_the_scheme_make_no_other_entry(issuer: Issuer) -> None:
+    verifier, token = verifier_for(issuer), issuer.token()
+    first = await verified(verifier, token)
+    for scheme in ("Bearer  ", "bearer ", "BEARER     "):
+        assert verifier({"authorization": scheme + token}) is first
+    assert len(verifier._verified) == 1
+
+
+async def test_a_remembered_token_is_only_a_bearer_token(issuer: Issuer) -> None:
+    verifier, token = verifier_for(issuer), issuer.token()
+    await verified(verifier, token)
+    for scheme in ("DPoP ", "Bearerx ", ""):
+        with pytest.raises(tc.AuthError):
+            verifier({"authorization": scheme + token})
+
+
+async def test_an_event_loop_whose_keys_another_one_fetches_knows_no_wrong_token(issuer: Issuer) -> None:
+    asked, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def fetch(*request: Any) -> Any:
+        asked.set()
+        await goes_on.wait()
+        return await issuer.fetch(*request)
+
+    verifier = TokenVerifier(issuer.url, RESOURCE, fetch=fetch)
+
+    def verify_in_another_loop() -> Any:
+        return asyncio.run(verified(verifier, issuer.token(sub="eve")))
+
+    async with asyncio.timeout(10):
+        first = asyncio.create_task(verified(verifier, issuer.token()))
+        await asked.wait()
+        with pytest.raises(tc.ConnectError, match="have not been received yet"):
+            await asyncio.to_thread(verify_in_another_loop)
+        goes_on.set()
+        assert (await first).subject == "ada"
+        assert (await asyncio.to_thread(verify_in_another_loop)).subject == "eve"
 
 
 async def test_only_so_many_tokens_are_remembered(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:

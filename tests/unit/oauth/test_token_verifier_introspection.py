@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from typing import Any
 
 import pytest
 
 import toolcrib as tc
 from tests.oauth.issuer import CLIENT_ID, CLIENT_SECRET, RESOURCE, Issuer
-from toolcrib.oauth import introspection, token_verifier
+from tests.unit.oauth.conftest import TwoClocks
+from toolcrib.oauth import introspection
 from toolcrib.oauth.introspection import TokenIntrospector
 from toolcrib.oauth.token_verifier import TokenVerifier
 
@@ -49,17 +49,38 @@ async def test_signed_tokens_are_not_introspected(issuer: Issuer) -> None:
     assert issuer.requests["/introspect"] == 1
 
 
-async def test_an_active_token_is_asked_about_again_after_a_minute(
-    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+async def test_an_active_token_is_asked_about_again_after_a_minute(issuer: Issuer, clocks: TwoClocks) -> None:
+    verifier = verifier_for(issuer)
+    await verified(verifier, "opaque")
+    del issuer.opaque["opaque"]
+    clocks.advance(59)
+    assert await verified(verifier, "opaque")
+    assert issuer.requests["/introspect"] == 1
+    clocks.advance(2)
+    with pytest.raises(tc.AuthError):
+        await verified(verifier, "opaque")
+
+
+async def test_an_active_token_is_asked_about_again_even_if_the_clock_is_set_back(
+    issuer: Issuer, clocks: TwoClocks
 ) -> None:
     verifier = verifier_for(issuer)
     await verified(verifier, "opaque")
     del issuer.opaque["opaque"]
-    assert await verified(verifier, "opaque")
-    later = time.time() + 61
-    monkeypatch.setattr(token_verifier.time, "time", lambda: later)
+    clocks.wall -= 3600
+    clocks.advance(61)
     with pytest.raises(tc.AuthError):
         await verified(verifier, "opaque")
+
+
+@pytest.mark.parametrize("token", ["opaque", "revoked"])
+async def test_spaces_and_case_of_the_scheme_cause_no_further_introspection(issuer: Issuer, token: str) -> None:
+    verifier = verifier_for(issuer)
+    for scheme in ("Bearer ", "Bearer  ", "bearer ", "BEARER   "):
+        found = verifier({"authorization": scheme + token})
+        await asyncio.gather(found if inspect.isawaitable(found) else asyncio.sleep(0), return_exceptions=True)
+    assert issuer.requests["/introspect"] == 1
+    assert len(verifier._verified) == (token == "opaque")
 
 
 async def test_an_inactive_token_is_remembered_for_ten_seconds(issuer: Issuer) -> None:
@@ -67,8 +88,10 @@ async def test_an_inactive_token_is_remembered_for_ten_seconds(issuer: Issuer) -
     asked = TokenIntrospector(SETTINGS, issuer.url, fetch=issuer.fetch, clock=lambda: now)
     for _ in range(5):
         assert await asked.inspect("revoked", b"digest") is None
+    now += 9
+    assert await asked.inspect("revoked", b"digest") is None
     assert issuer.requests["/introspect"] == 1
-    now += 11
+    now += 2
     issuer.opaque["revoked"] = {"sub": "ada"}
     assert await asked.inspect("revoked", b"digest") == {"active": True, "sub": "ada"}
 

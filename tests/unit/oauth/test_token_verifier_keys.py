@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from email.utils import formatdate
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.oauth.issuer import EC, OTHER, RSA, Issuer
 from toolcrib.errors import ConnectError
@@ -83,6 +85,52 @@ async def test_a_known_key_is_returned_at_once_and_renewed_in_the_background(
     await renewed(keys)
     assert issuer.requests["/keys"] == 2
     assert await keys.find("ec", "ES256") == []  # the issuer has withdrawn it
+
+
+async def test_the_cache_headers_decide_when_the_keys_are_fetched_again(
+    issuer: Issuer, keys: IssuerKeys, clock: Clock
+) -> None:
+    issuer.key_set_headers = [("Cache-Control", "max-age=1200")]
+    await keys.find("ec", "ES256")
+    clock.now += 1199
+    await keys.find("ec", "ES256")
+    await renewed(keys)  # one that has begun now would be counted
+    assert issuer.requests["/keys"] == 1
+    clock.now += 2
+    await keys.find("ec", "ES256")
+    await renewed(keys)
+    assert issuer.requests["/keys"] == 2
+
+
+async def test_keys_are_fetched_again_before_they_are_too_old_whatever_the_cache_headers_say(
+    issuer: Issuer, keys: IssuerKeys, clock: Clock
+) -> None:
+    issuer.key_set_headers = [("Cache-Control", "max-age=999999999")]
+    await keys.find("ec", "ES256")
+    clock.now += DAY - jwks.RENEWAL_SECONDS + 1
+    assert await keys.find("ec", "ES256")
+    await renewed(keys)
+    assert issuer.requests["/keys"] == 2
+
+
+@pytest.mark.parametrize("status", [404, 204, 302])
+async def test_a_key_set_with_another_status_is_an_error_and_the_known_keys_stay(
+    issuer: Issuer, clock: Clock, status: int
+) -> None:
+    fails = False
+
+    async def fetch(method: str, url: str, headers: Any, body: bytes) -> Any:
+        answer = await issuer.fetch(method, url, headers, body)
+        return (status, *answer[1:]) if fails and url.endswith("/keys") else answer
+
+    keys = IssuerKeys(issuer.url, fetch=fetch, clock=clock)
+    await keys.find("ec", "ES256")
+    fails, issuer.keys = True, [OTHER]
+    clock.now += 31
+    with pytest.raises(ConnectError, match=f"expected a key set with usable keys .HTTP {status}."):
+        await keys.find("other", "ES256")
+    assert [key.id for key in await keys.find("ec", "ES256")] == ["ec"]
+    assert issuer.requests["/keys"] == 2
 
 
 async def test_known_keys_serve_a_day_while_the_issuer_is_down(issuer: Issuer, keys: IssuerKeys, clock: Clock) -> None:
@@ -201,7 +249,7 @@ async def test_an_issuer_that_never_answers_is_given_up(
 
 def test_unusable_keys_are_skipped() -> None:
     public = EC.as_dict(private=False)
-    rsa = RSA.as_dict(private=False)
+    large = RSA.as_dict(private=False)
     unusable = [
         *(None, 1, "key", [], {}),
         {"kty": "oct", "k": "c2VjcmV0", "kid": "oct"},
@@ -215,16 +263,24 @@ def test_unusable_keys_are_skipped() -> None:
         {**public, "crv": "P-999"},
         {**public, "x": None},
         EC.as_dict(private=True),
-        {**rsa, "n": "AQAB"},
-        {**rsa, "n": "A" * 20_000},
-        {**rsa, "n": 7},
+        {**large, "n": "AQAB"},
+        {**large, "n": "A" * 20_000},
+        {**large, "n": 7},
         {"kty": "RSA", "kid": "incomplete"},
     ]
     assert read_keys({"keys": unusable}) == []
-    found = read_keys({"keys": [*unusable, {**public, "key_ops": ["verify"], "use": "sig", "x5c": ["?"]}, rsa]})
+    found = read_keys({"keys": [*unusable, {**public, "key_ops": ["verify"], "use": "sig", "x5c": ["?"]}, large]})
     assert [key.id for key in found] == ["ec", "rsa"]
     assert len(read_keys({"keys": [public] * 1_000})) == jwks.MAX_KEYS
     assert read_keys({"keys": {"a": public}}) == read_keys({}) == []
+
+
+@pytest.mark.filterwarnings("ignore")  # joserfc warns of small keys, and accepts them
+@pytest.mark.parametrize("bits, expected", [(1024, 0), (2040, 0), (2048, 1)])
+def test_rsa_keys_need_2048_bits(bits: int, expected: int) -> None:
+    numbers = rsa.generate_private_key(65537, bits).public_key().public_numbers()
+    modulus = base64.urlsafe_b64encode(numbers.n.to_bytes(bits // 8, "big")).rstrip(b"=").decode()
+    assert len(read_keys({"keys": [{"kty": "RSA", "kid": "rsa", "e": "AQAB", "n": modulus}]})) == expected
 
 
 def test_a_key_serves_only_its_own_algorithm() -> None:

@@ -319,6 +319,9 @@ def test_server_config_objects() -> None:
         (tc.ToolServer("x"), "source"),
         (tc.HttpServer("https://h", headers={"A": lambda: "x"}), "headers.A"),
         (tc.HttpServer("https://h/#x"), "url"),
+        (tc.HttpServer("https://h", oauth={}), "oauth"),
+        (tc.SseServer("https://h", oauth={"client_secret": "canary"}), "oauth"),
+        ({**REMOTE, "oauth": {"client_secret": "canary"}}, "oauth"),
         (tc.StdioServer("x", tool_filter=lambda *_: True), "tool_filter"),
         (tc.StdioServer("docker", ["run", "-v", "/:/x", "image"]), "args"),
         (3, "source"),
@@ -335,6 +338,7 @@ def test_what_cannot_be_stored_is_refused(given: Any, key: str) -> None:
         parse_registration(given, name="x")
     assert caught.value.key == key
     assert caught.value.expected
+    assert "canary" not in str(caught.value)
 
 
 def test_a_name_is_required_where_the_form_has_none() -> None:

@@ -14,6 +14,19 @@ def test_a_peer_that_says_nothing_about_itself_has_nothing() -> None:
     assert (peer.principal, peer.log_level, peer.session) == (None, None, None)
 
 
+def test_a_peer_with_the_principal_of_a_later_request_shares_the_log_level_of_the_session() -> None:
+    first = Peer("2025-11-25", modern=False, info={"name": "c"}, principal=["ann"], log_level="info", session="s1")
+    later = first.with_principal(["ann"])
+    assert later is not first and later.principal is not first.principal
+    assert (later.version, later.info, later.session, later.log_level) == ("2025-11-25", {"name": "c"}, "s1", "info")
+    later.log_level = "debug"
+    assert first.log_level == "debug"
+    first.log_level = "error"
+    assert later.log_level == later.with_principal(["ann"]).log_level == "error"
+    assert first.with_principal(first.principal) is first
+    assert Peer("2025-11-25", modern=False).log_level is None
+
+
 def test_an_exchange_is_a_request_of_a_peer() -> None:
     peer = Peer("2026-07-28", modern=True, principal={"sub": "alice"})
     exchange = RequestContext(peer, NO_BACK_CHANNEL, "id", {"a": 1}, {"host": "here"})

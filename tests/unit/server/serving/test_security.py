@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -9,7 +12,7 @@ import pytest
 from toolcrib.errors import AuthError, ConnectError
 from toolcrib.server.serving import security
 from toolcrib.server.serving.asgi import Refused
-from toolcrib.server.serving.security import RequestGuard
+from toolcrib.server.serving.security import RequestGuard, ends_with_credentials
 
 OPEN = RequestGuard()
 
@@ -266,3 +269,47 @@ async def test_a_hook_may_publish_documents_and_check_queries() -> None:
     with pytest.raises(Refused) as caught:
         await guard.admit(local, b"key=1")
     assert caught.value.status == 400
+
+
+# ---- credentials that expire ---------------------------------------------------------------------------------
+
+
+class Expiring:
+    def __init__(self, expires_at: Any) -> None:
+        self.expires_at = expires_at
+
+
+async def ends(principal: Any, within: float) -> bool:
+    """Return whether a stream of this principal ends within some seconds."""
+    ended = asyncio.Event()
+    with ends_with_credentials(principal, ended.set), contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(ended.wait(), within)
+    return ended.is_set()
+
+
+async def test_a_stream_ends_when_the_credentials_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert security.MIN_STREAM_SECONDS == 5.0
+    assert not await ends(Expiring(time.time() - 100), 0.05)  # it has some seconds at least
+    monkeypatch.setattr(security, "MIN_STREAM_SECONDS", 0.0)
+    assert await ends(Expiring(time.time() - 100), 10)
+    assert await ends(Expiring(time.time() + 0.05), 10)
+    assert not await ends(Expiring(time.time() + 600), 0.05)
+
+
+@pytest.mark.parametrize(
+    "principal",
+    ["ann", None, Expiring(None), Expiring(True), Expiring("1")],
+    ids=["a name", "none", "unknown", "true", "a text"],
+)
+async def test_a_stream_of_credentials_without_an_expiry_stays(principal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security, "MIN_STREAM_SECONDS", 0.0)
+    assert not await ends(principal, 0.05)
+
+
+async def test_a_stream_that_ended_before_is_not_ended_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security, "MIN_STREAM_SECONDS", 0.01)
+    ended: list[str] = []
+    with ends_with_credentials(Expiring(0), lambda: ended.append("first")):
+        pass
+    assert await ends(Expiring(time.time() + 0.05), 10)
+    assert ended == []

@@ -375,12 +375,14 @@ async def begin(server: AuthorizationServer, auth: tc.OAuth) -> str:
         ("http://127.0.0.1:41765/callback?error=access_denied&state=forged", tc.AuthError),
         ("http://127.0.0.1:41765/callback?code=x", tc.AuthError),
         ("http://127.0.0.1:41765/callback", tc.AuthError),
+        ("http://[/callback?code=x", tc.AuthError),
+        ("http://127.0.0.1:41765/callback?code=x&state=\ud800", tc.AuthError),
         ("", tc.AuthError),
         (None, tc.ConfigError),
         (b"code=x", tc.ConfigError),
         ({"code": "x"}, tc.ConfigError),
     ],
-    ids=str,
+    ids=ascii,
 )
 async def test_a_wrong_answer_leaves_the_sign_in_pending(answer: Any, error: type[tc.ToolcribError]) -> None:
     async with AuthorizationServer() as server, asyncio.timeout(BOUND):

@@ -154,6 +154,8 @@ async def test_an_issuer_that_fails_for_a_while_does_not_use_up_the_authorisatio
         ({"private_key": 5}, "private_key"),
         ({"private_key": ""}, "private_key"),
         ({"private_key": {}}, "private_key"),
+        ({"client_secret": "s", "resource": 5}, "resource"),
+        ({"client_secret": "s", "resource": "no uri"}, "resource"),
     ],
 )
 def test_wrong_options_of_a_program_are_rejected(given: dict[str, Any], key: str) -> None:
@@ -360,16 +362,31 @@ async def test_a_saml_assertion_is_exchanged_and_each_identity_assertion_is_used
     assert idp.counters["metadata"] == 0  # its token endpoint is configured
 
 
-def test_the_token_endpoint_of_an_identity_provider_must_be_secure() -> None:
-    with pytest.raises(tc.ConfigError, match="idp_token_endpoint: expected an https URL"):
-        tc.CrossAppAccess(
-            issuer="https://login.example",
-            client_id="app",
-            idp_issuer="https://idp.example",
-            idp_client_id="app",
-            idp_token_endpoint="http://idp.example/token",
-            subject_token="token",
-        )
+@pytest.mark.parametrize(
+    "given, key",
+    [
+        ({"idp_token_endpoint": "http://idp.example/token"}, "idp_token_endpoint"),
+        ({"idp_issuer": "http://idp.example"}, "idp_issuer"),
+        ({"idp_client_id": 5}, "idp_client_id"),
+        ({"idp_client_secret": 5}, "idp_client_secret"),
+        ({"client_secret": "s", "private_key": "k"}, "client_secret"),
+        ({"subject_token_type": "access_token"}, "subject_token_type"),
+        ({"subject_token_type": []}, "subject_token_type"),
+        ({"subject_token": None}, "subject_token"),
+    ],
+)
+def test_wrong_options_of_cross_app_access_are_rejected(given: dict[str, Any], key: str) -> None:
+    valid = {
+        "issuer": "https://login.example",
+        "client_id": "app",
+        "idp_issuer": "https://idp.example",
+        "idp_client_id": "app",
+        "subject_token": "token",
+    }
+    with pytest.raises(tc.ConfigError) as caught:
+        tc.CrossAppAccess(**{**valid, **given})
+
+    assert caught.value.key == key
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,8 @@ def check_scopes(key: str, value: Any) -> tuple[str, ...]:
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
-def _resource(key: str, value: Any) -> str | None:
+def check_resource(key: str, value: Any) -> str | None:
+    """Check the resource parameter of OAuth; None and False leave it out."""
     if value is None or value is False:
         return None
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s#\x00-\x20\x7f]+", value):
@@ -268,7 +269,7 @@ _OAUTH_CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "scopes": check_scopes,
     "issuer": _url,
     "redirect_uri": _url,
-    "resource": _resource,
+    "resource": check_resource,
     "assume_pkce": _flag,
 }
 

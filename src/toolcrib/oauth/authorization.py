@@ -87,7 +87,7 @@ class AuthorizationAttempt:
 
     def matches(self, answer: Mapping[str, str]) -> bool:
         """Return whether this is the answer to this attempt, by its `state`."""
-        return hmac.compare_digest(answer.get("state", "").encode(), self.state.encode())
+        return hmac.compare_digest(answer.get("state", "").encode(errors="replace"), self.state.encode())
 
     def read_code(self, answer: Mapping[str, str]) -> str:
         """Return the code in the answer; raises `AuthError` if it is not the answer to this attempt, or an error."""
@@ -127,7 +127,10 @@ class AuthorizationAttempt:
 
 def read_redirect(text: str) -> dict[str, str]:
     """Return the parameters in a redirect URL, or in its query."""
-    query = urlsplit(text.strip()).query if "://" in text else text.strip().lstrip("?")
+    try:
+        query = urlsplit(text.strip()).query if "://" in text else text.strip().lstrip("?")
+    except ValueError:
+        return {}
     return dict(parse_qsl(query, keep_blank_values=True))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..config import check_scopes, wrong
+from ..config import check_resource, check_scopes, wrong
 from ..types import UNSET, Unset
 from .account import Account, ConnectionContext
 from .authorizer import Flow
@@ -34,7 +34,7 @@ class _Program(AuthProvider):
         check_secure("issuer", grant.issuer)
         self._grant = grant
         self._scopes = None if scopes is None else check_scopes("scopes", scopes)
-        self._resource = resource
+        self._resource = resource if isinstance(resource, Unset) else check_resource("resource", resource)
 
     def __repr__(self) -> str:
         client_id = self._grant.client.client_id
@@ -155,7 +155,9 @@ class CrossAppAccess(_Program):
             scopes: The scopes to request; default: those that the server asks for.
             resource: The resource parameter; default: what the server's metadata says. None omits it.
         """
-        if subject_token_type not in SUBJECT_TYPES:
+        if client_secret is not None and private_key is not None:
+            raise one_credential()
+        if subject_token_type not in tuple(SUBJECT_TYPES):
             raise wrong("subject_token_type", " or ".join(SUBJECT_TYPES), subject_token_type)
         check_secure("idp_issuer", idp_issuer)
         if idp_token_endpoint is not None:
@@ -165,7 +167,7 @@ class CrossAppAccess(_Program):
             program_client(client_id, client_secret, private_key, None),
             idp_issuer,
             idp_token_endpoint,
-            program_client(idp_client_id, idp_client_secret, None, None),
+            program_client(idp_client_id, idp_client_secret, None, None, prefix="idp_"),
             _check_assertion("subject_token", subject_token),
             subject_token_type,
         )

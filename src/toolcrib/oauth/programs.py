@@ -238,11 +238,19 @@ async def _value(given: Assertion, audience: str) -> str:
 
 
 def program_client(
-    client_id: str | None, client_secret: str | None, private_key: PrivateKey | None, auth_method: str | None
+    client_id: str | None,
+    client_secret: str | None,
+    private_key: PrivateKey | None,
+    auth_method: str | None,
+    *,
+    prefix: str = "",
 ) -> ClientIdentity:
-    """Return the client of a program; an empty `auth_method` is chosen by what the server supports."""
+    """Return the client of a program; an empty `auth_method` is chosen by what the server supports.
+
+    Errors name the options with the prefix.
+    """
     if client_id is not None:
-        check_text("client_id", client_id)
+        check_text(f"{prefix}client_id", client_id)
     if client_secret is not None:
-        check_text("client_secret", client_secret)
+        check_text(f"{prefix}client_secret", client_secret)
     return ClientIdentity(client_id or "", client_secret, auth_method or "", private_key=check_private_key(private_key))

@@ -24,7 +24,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from measure import Session, checked, http_server, keep_apart, parse_options, warm_up
 
 import toolcrib
-from toolcrib.oauth.stored_sign_in import Grant, StoredSignIn
+from toolcrib.oauth.stored_sign_in import StoredSignIn, TokenSet
 
 TOKEN = "bench"  # the token that the server accepts
 CALLS = 64
@@ -94,20 +94,20 @@ def sdk_provider(url: str, issuer: str) -> OAuthClientProvider:
 
 def own_provider(url: str, issuer: str) -> toolcrib.OAuth:
     provider = toolcrib.OAuth(client_id="bench", interact=None, store=toolcrib.MemoryTokenStore())
-    _store(provider, url, Grant(issuer, "bench", TOKEN, refresh_token="again", token_endpoint=f"{issuer}/token"))
+    _store(provider, url, TokenSet(issuer, "bench", TOKEN, refresh_token="again", token_endpoint=f"{issuer}/token"))
     return provider
 
 
-def _store(provider: toolcrib.OAuth, url: str, grant: Grant) -> None:
+def _store(provider: toolcrib.OAuth, url: str, tokens: TokenSet) -> None:
     account = provider._account(url)
-    account.store._texts[account.key] = StoredSignIn(url).with_grant(grant).to_text()
-    account.grant, account.is_loaded = grant, True
+    account.store._texts[account.key] = StoredSignIn(url).with_tokens(tokens).to_text()
+    account.tokens, account.is_loaded = tokens, True
 
 
 def expire(provider: Any, url: str) -> None:
     past = time() - 1
     if isinstance(provider, toolcrib.OAuth):
-        _store(provider, url, replace(provider._account(url).grant, expires_at=past))
+        _store(provider, url, replace(provider._account(url).tokens, expires_at=past))
     else:
         provider.context.token_expiry_time = past
 

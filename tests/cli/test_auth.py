@@ -227,7 +227,7 @@ def test_a_sign_out_is_shown_as_json_with_the_reason_why_the_tokens_were_not_rev
         "server": "web",
         "signed_in": False,
         "was_signed_in": True,
-        "revocation_error": f"{server.issuer}: the tokens were forgotten, but the server did not revoke them",
+        "revocation_error": f"{server.issuer}: the server did not revoke the tokens; they were only forgotten",
     }
     assert ran.err.startswith("warning: the tokens stay valid") and ran.err.count("revoke") == 1
     again = run_cli("auth", "logout", "web", "--json", cwd=tmp_path)

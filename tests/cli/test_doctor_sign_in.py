@@ -76,7 +76,7 @@ async def _sign_in(url: str, folder: Path) -> None:
 async def _expire(url: str, folder: Path) -> None:
     account = Account(url, "", tc.FileTokenStore(folder))
     stored = await account.load()
-    await account.save(replace(stored, grants=tuple(replace(each, expires_at=1.0) for each in stored.grants)))
+    await account.save(replace(stored, token_sets=tuple(replace(each, expires_at=1.0) for each in stored.token_sets)))
 
 
 def test_a_sign_in_that_the_server_accepts_is_shown(tmp_path: Path) -> None:

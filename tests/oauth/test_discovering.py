@@ -83,8 +83,8 @@ async def test_stored_credentials_stay_while_the_metadata_is_not_available(endpo
 
         after = json.loads(await store.load(server.url) or "")
 
-    assert before["grants"] and before["clients"]
-    assert (after["grants"], after["clients"]) == (before["grants"], before["clients"])
+    assert before["token_sets"] and before["clients"]
+    assert (after["token_sets"], after["clients"]) == (before["token_sets"], before["clients"])
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -378,9 +378,9 @@ async def test_tokens_of_a_former_authorisation_server_stay_stored_and_are_not_u
         await sign_in(server, person(store=store))
         stored = json.loads(await store.load(server.url) or "")
 
-    assert {each["issuer"] for each in stored["grants"]} == {old.issuer, new.issuer}
+    assert {each["issuer"] for each in stored["token_sets"]} == {old.issuer, new.issuer}
     assert {each["issuer"] for each in stored["clients"]} == {old.issuer, new.issuer}
-    assert stored["grants"][0]["issuer"] == new.issuer
+    assert stored["token_sets"][0]["issuer"] == new.issuer
     assert (old.counters["token"], set(old.tokens.access)) == token
     assert not [each for each in server.seen("mcp") if (each.header("authorization") or "")[7:] in token[1]]
     assert not set(old.presentations) & set(new.presentations)
@@ -440,7 +440,9 @@ async def test_the_secret_of_a_client_goes_only_to_the_configured_issuer() -> No
         old.expire_tokens()
         auth = person(store=store, issuer=new.issuer, client_id="mine", client_secret="second")
         await sign_in(server, auth)
-        with pytest.raises(tc.AuthError, match="the server did not revoke them"):  # of the client of the old issuer
+        with pytest.raises(
+            tc.AuthError, match="the server did not revoke the tokens"
+        ):  # of the client of the old issuer
             await auth.logout(server.url)
 
     assert "second" in str(new.seen("token")) and "second" in str(new.seen("revoke"))

@@ -17,7 +17,7 @@ from toolcrib.events import Event
 from toolcrib.oauth.account import Account
 from toolcrib.oauth.authorizer import Authorizer
 from toolcrib.oauth.request_authorizer import Outgoing, Refusal
-from toolcrib.oauth.stored_sign_in import Grant
+from toolcrib.oauth.stored_sign_in import TokenSet
 
 BOUND = 20.0
 REDIRECTS = ("http://127.0.0.1:41765/callback",)
@@ -251,15 +251,15 @@ async def test_a_caller_that_gives_up_does_not_bring_back_an_earlier_failure() -
     class Flow:
         asked = 0
 
-        async def renew(self, used: Grant) -> Grant | None:
+        async def renew(self, used: TokenSet) -> TokenSet | None:
             return None
 
-        async def sign_in(self, *_: Any, **__: Any) -> Grant:
+        async def sign_in(self, *_: Any, **__: Any) -> TokenSet:
             self.asked += 1
             if self.asked == 1:
                 raise tc.AuthError("refused")
             await answered.wait()
-            return Grant("https://login.example", "app", "token")
+            return TokenSet("https://login.example", "app", "token")
 
     flow = Flow()
     authorizer = Authorizer(account, flow)
@@ -280,12 +280,12 @@ async def test_a_caller_that_gives_up_does_not_bring_back_an_earlier_failure() -
 
 async def test_a_close_waits_for_a_renewal_as_long_as_its_request_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolcrib.oauth.authorizer.REQUEST_TIMEOUT", 0.05)
-    expired = Grant("https://login.example", "app", "token", expires_at=1.0)
-    account = Account("https://tools.example/mcp", "", tc.MemoryTokenStore(), grant=expired, is_loaded=True)
+    expired = TokenSet("https://login.example", "app", "token", expires_at=1.0)
+    account = Account("https://tools.example/mcp", "", tc.MemoryTokenStore(), tokens=expired, is_loaded=True)
     began, cancelled = asyncio.Event(), asyncio.Event()
 
     class Flow:
-        async def renew(self, used: Grant) -> Grant | None:
+        async def renew(self, used: TokenSet) -> TokenSet | None:
             began.set()
             try:
                 await asyncio.Event().wait()
@@ -293,7 +293,7 @@ async def test_a_close_waits_for_a_renewal_as_long_as_its_request_may_take(monke
                 cancelled.set()
             return None
 
-        async def sign_in(self, *_: Any, **__: Any) -> Grant:
+        async def sign_in(self, *_: Any, **__: Any) -> TokenSet:
             raise AssertionError
 
     authorizer = Authorizer(account, Flow())
@@ -816,7 +816,7 @@ async def test_a_logout_goes_on_if_one_issuer_cannot_revoke() -> None:
             server.change(authorization_servers=(server.issuer,))
             await connect_and_call(server.url, oauth)
             server.fail_next("revoke", times=10)  # the issuer of the last sign-in, which is asked first
-            with pytest.raises(tc.AuthError, match="the server did not revoke them"):
+            with pytest.raises(tc.AuthError, match="the server did not revoke the tokens"):
                 await oauth.logout(server.url)
         assert server.counters["revoke"] >= 1
         assert all(each.is_revoked for each in former.families.values())

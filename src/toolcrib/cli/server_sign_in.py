@@ -85,7 +85,7 @@ async def _sign_in(
     fresh, kept = MemoryTokenStore(), FileTokenStore()
     account = Account(config.url, "", kept)
     # The issuers that clients are bound to are known from the start: a secret must not go to another one.
-    await Account(config.url, "", fresh).save(replace(await account.load(), grants=()))
+    await Account(config.url, "", fresh).save(replace(await account.load(), token_sets=()))
     provider = make_provider(config, interact=interact, store=fresh, scopes=scopes)
     options: dict[str, Any] = {} if timeout is None else {"connect_timeout": timeout, "discovery_timeout": timeout}
     client = Client(as_singleton(replace(config, oauth=None)), name=entry.name, auth=provider, **options)

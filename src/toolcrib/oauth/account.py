@@ -11,7 +11,7 @@ from typing import Final
 from ..errors import AuthError
 from .authorization import AuthorizationAttempt
 from .http import Fetch
-from .stored_sign_in import Grant, StoredSignIn, storage_key
+from .stored_sign_in import StoredSignIn, TokenSet, storage_key
 from .token_store import TokenStore
 
 MAX_SIGN_INS: Final = 3
@@ -42,9 +42,9 @@ class Account:
     server: str
     name: str
     store: TokenStore
-    choose: Callable[[StoredSignIn], Grant | None] = lambda stored: next(iter(stored.grants_of(None)), None)
-    """Returns the stored grant that fits the options of the provider."""
-    grant: Grant | None = None
+    choose: Callable[[StoredSignIn], TokenSet | None] = lambda stored: next(iter(stored.token_sets_of(None)), None)
+    """Returns the stored token set that fits the options of the provider."""
+    tokens: TokenSet | None = None
     is_loaded: bool = False
     pending: AuthorizationAttempt | None = None
     """An attempt whose URL was given to the program, which will pass on the answer."""
@@ -57,17 +57,17 @@ class Account:
         return storage_key(self.server, self.name)
 
     async def load(self) -> StoredSignIn:
-        """Read the store, and take over its current grant if this process has an older one."""
+        """Read the store, and take over its tokens if this process has older ones."""
         stored = StoredSignIn.from_text(await self.store.load(self.key), self.server, self.name)
         current = self.choose(stored)
-        if current is None or self.grant is None or current.access_token != self.grant.access_token:
-            self.grant = current
+        if current is None or self.tokens is None or current.access_token != self.tokens.access_token:
+            self.tokens = current
         self.is_loaded = True
         return stored
 
     async def save(self, stored: StoredSignIn) -> None:
-        """Use the current grant, and write the store. If that fails, this process still has the new tokens."""
-        self.grant = self.choose(stored)
+        """Use the new tokens, then write the store: if that fails, this process still has them."""
+        self.tokens = self.choose(stored)
         await self.store.save(self.key, stored.to_text())
 
     async def delete(self) -> StoredSignIn:
@@ -75,7 +75,7 @@ class Account:
         async with self.lock():  # a renewal that runs now must not store new tokens afterwards
             stored = await self.load()
             await self.store.delete(self.key)
-            self.grant = self.pending = None
+            self.tokens = self.pending = None
         return stored
 
     def lock(self) -> AbstractAsyncContextManager[None]:

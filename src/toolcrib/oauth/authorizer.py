@@ -24,7 +24,7 @@ from .account import Account
 from .challenge import Challenge, parse_challenges
 from .http import REQUEST_TIMEOUT
 from .request_authorizer import Outgoing, Refusal
-from .stored_sign_in import Grant
+from .stored_sign_in import TokenSet
 
 log = logging.getLogger("toolcrib.oauth")
 
@@ -36,14 +36,14 @@ FORBIDDEN: Final = 403
 class Flow(Protocol):
     """Obtains tokens: with a person, or for a program."""
 
-    async def renew(self, used: Grant) -> Grant | None:
-        """Return a newer grant than `used`; None if a new authorisation is needed."""
+    async def renew(self, used: TokenSet) -> TokenSet | None:
+        """Return newer tokens than `used`; None if a new authorisation is needed."""
         ...
 
     async def sign_in(
-        self, challenge: Challenge | None, used: Grant | None, *, more_scopes: bool, allow_legacy: bool
-    ) -> Grant:
-        """Return the grant of a new authorisation."""
+        self, challenge: Challenge | None, used: TokenSet | None, *, more_scopes: bool, allow_legacy: bool
+    ) -> TokenSet:
+        """Return the tokens of a new authorisation."""
         ...
 
 
@@ -58,7 +58,7 @@ class Authorizer:
         self._flow = flow
         self._renewals = TaskSet()
         self._sign_ins = TaskSet()
-        self._running: dict[object, asyncio.Task[Grant | None]] = {}
+        self._running: dict[object, asyncio.Task[TokenSet | None]] = {}
         self._failed: tuple[object, AuthError] | None = None
         self._next_background = 0.0
 
@@ -66,23 +66,23 @@ class Authorizer:
 
     def current(self, method: str, url: str) -> Mapping[str, str] | None:  # noqa: ARG002  # proofs (DPoP) need both
         """Return the headers of the valid token; None if there is none yet."""
-        grant = self._account.grant
-        if grant is None:
+        tokens = self._account.tokens
+        if tokens is None:
             return {} if self._account.is_loaded else None
-        if grant.expires_at is not None:
+        if tokens.expires_at is not None:
             now = time.time()
-            if not grant.is_valid(now):
+            if not tokens.is_valid(now):
                 return None
-            if grant.renew_at is not None and now >= grant.renew_at and not grant.is_new:
-                self._renew_in_background(grant)
-        return grant.headers
+            if tokens.renew_at is not None and now >= tokens.renew_at and not tokens.is_new:
+                self._renew_in_background(tokens)
+        return tokens.headers
 
-    def _renew_in_background(self, grant: Grant) -> None:
+    def _renew_in_background(self, tokens: TokenSet) -> None:
         now = time.monotonic()
         if self._running or now < self._next_background:
             return
         self._next_background = now + BACKGROUND_PAUSE
-        task = self._start(("renew", grant.access_token), self._flow.renew(grant), self._renewals)
+        task = self._start(("renew", tokens.access_token), self._flow.renew(tokens), self._renewals)
         task.add_done_callback(_log_failure)
 
     # ---- tokens that have to be obtained ---------------------------------------------------------------------
@@ -91,12 +91,12 @@ class Authorizer:
         """Load the stored token, and renew it if it has expired. Empty if a sign-in is needed."""
         if not self._account.is_loaded:
             await self._account.load()
-        grant = self._account.grant
-        if grant is None:
+        tokens = self._account.tokens
+        if tokens is None:
             return {}
-        if grant.is_valid(time.time()):
-            return grant.headers
-        renewed = await self._join(("renew", grant.access_token), lambda: self._flow.renew(grant), self._renewals)
+        if tokens.is_valid(time.time()):
+            return tokens.headers
+        renewed = await self._join(("renew", tokens.access_token), lambda: self._flow.renew(tokens), self._renewals)
         return renewed.headers if renewed is not None else {}
 
     async def renew(
@@ -108,14 +108,14 @@ class Authorizer:
         used_token = used.get("Authorization", "")
         lacking = challenge.scope if challenge is not None and refusal.status == FORBIDDEN else ()
         cause = (used_token, refusal.status, lacking)
-        known = self._account.grant
+        known = self._account.tokens
         if known is not None and known.headers["Authorization"] != used_token and known.is_valid(time.time()):
             if set(lacking) <= set(known.scopes_requested):
                 return known.headers  # another call has renewed it
         elif self._failed is not None and self._failed[0] == cause and self.rounds > since:
             raise copy(self._failed[1])  # the same failed for another call, after this one was sent
         try:
-            grant = await self._obtain(request, refusal.status, challenge, known, attempt)
+            tokens = await self._obtain(request, refusal.status, challenge, known, attempt)
         except AuthError as exc:
             failure = copy(exc)
             failure.status = refusal.status
@@ -125,11 +125,11 @@ class Authorizer:
             raise failure from exc.__cause__
         self.rounds += 1  # not for a caller that was cancelled: nothing has ended then
         self._failed = None
-        return grant.headers
+        return tokens.headers
 
     async def _obtain(
-        self, request: Outgoing, status: int, challenge: Challenge | None, known: Grant | None, attempt: int
-    ) -> Grant:
+        self, request: Outgoing, status: int, challenge: Challenge | None, known: TokenSet | None, attempt: int
+    ) -> TokenSet:
         more_scopes = status == FORBIDDEN
         token = known.access_token if known is not None else None
         if known is not None and not more_scopes and (attempt == 1 or _has_aged(known)):
@@ -149,8 +149,8 @@ class Authorizer:
         return granted
 
     async def _join(
-        self, key: object, start: Callable[[], Coroutine[Any, Any, Grant | None]], tasks: TaskSet
-    ) -> Grant | None:
+        self, key: object, start: Callable[[], Coroutine[Any, Any, TokenSet | None]], tasks: TaskSet
+    ) -> TokenSet | None:
         """Wait for the running task of this key; start it if there is none. All callers get the same outcome."""
         task = self._running.get(key)
         if task is None:
@@ -170,8 +170,8 @@ class Authorizer:
             raise AuthError(f"the authorisation failed: {type(exc).__name__}: {words}") from exc
 
     def _start(
-        self, key: object, work: Coroutine[Any, Any, Grant | None], tasks: TaskSet
-    ) -> asyncio.Task[Grant | None]:
+        self, key: object, work: Coroutine[Any, Any, TokenSet | None], tasks: TaskSet
+    ) -> asyncio.Task[TokenSet | None]:
         task = tasks.create(work)
         task.add_done_callback(retrieve)
         self._running[key] = task
@@ -187,9 +187,9 @@ class Authorizer:
         self._renewals.cancel()
 
 
-def _has_aged(grant: Grant) -> bool:
+def _has_aged(tokens: TokenSet) -> bool:
     """Return whether the token may have expired since it was obtained."""
-    return not grant.is_new or (grant.expires_at is not None and time.time() >= grant.expires_at)
+    return not tokens.is_new or (tokens.expires_at is not None and time.time() >= tokens.expires_at)
 
 
 def _may_be_legacy(request: Outgoing) -> bool:
@@ -202,6 +202,6 @@ def _may_be_legacy(request: Outgoing) -> bool:
     return not is_modern or headers.get("mcp-method") == "server/discover"
 
 
-def _log_failure(task: asyncio.Task[Grant | None]) -> None:
+def _log_failure(task: asyncio.Task[TokenSet | None]) -> None:
     if not task.cancelled() and (exc := task.exception()) is not None:
         log.warning("the renewal of a token in the background failed: %s", mask_urls(str(exc)))

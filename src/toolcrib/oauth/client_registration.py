@@ -38,14 +38,14 @@ async def register_client(
     """Register a client; if the server rejects the loopback address, try its other spelling once."""
     try:
         return await _register(fetch, metadata, redirect_uri, client_name)
-    except RedirectRefused:
+    except RedirectRejected:
         other = _other_spelling(redirect_uri)
         if other is None:
             raise
     return await _register(fetch, metadata, other, client_name)
 
 
-class RedirectRefused(AuthError):
+class RedirectRejected(AuthError):
     """Raised if the authorisation server does not accept the redirect URI of a registration."""
 
 
@@ -60,7 +60,7 @@ async def _register(fetch: Fetch, metadata: ServerMetadata, redirect_uri: str, c
     answer = {name: value for name, value in (read_object(content) or {}).items() if value not in (None, "")}
     if not 200 <= status < 300 or not isinstance(answer.get("client_id"), str):
         words = one_line(f"{answer.get('error', f'HTTP {status}')}: {answer.get('error_description', 'no client_id')}")
-        kind = RedirectRefused if answer.get("error") == "invalid_redirect_uri" else AuthError
+        kind = RedirectRejected if answer.get("error") == "invalid_redirect_uri" else AuthError
         raise kind(
             f"{mask_urls(url)}: the registration of a client was rejected: {words}. "
             "Register a client there by hand and set client_id=",

@@ -21,7 +21,7 @@ from .programs import (
     program_client,
 )
 from .providers import AuthProvider
-from .stored_sign_in import Grant, StoredSignIn
+from .stored_sign_in import StoredSignIn, TokenSet
 from .token_requests import SUBJECT_TYPES
 from .token_store import MemoryTokenStore
 
@@ -41,8 +41,8 @@ class _Program(AuthProvider):
         client = f", client_id={client_id!r}" if client_id else ""
         return f"{type(self).__name__}(issuer={self._grant.issuer!r}{client})"
 
-    def _choose(self, stored: StoredSignIn) -> Grant | None:
-        return next(iter(stored.grants), None)
+    def _choose(self, stored: StoredSignIn) -> TokenSet | None:
+        return next(iter(stored.token_sets), None)
 
     def _flow(self, account: Account, connection: ConnectionContext) -> Flow:
         return ProgramFlow(self._grant, account, connection, scopes=self._scopes, resource=self._resource)

@@ -17,15 +17,15 @@ from .challenge import Challenge
 from .client_auth import ClientIdentity, PrivateKey, check_private_key, choose_method
 from .http import Fetch
 from .issuer_discovery import canonical_resource, fetch_resource_metadata, is_local, limit_requests
-from .sign_in import make_grant
-from .stored_sign_in import Grant
+from .sign_in import make_token_set
+from .stored_sign_in import TokenSet
 from .token_requests import (
     CLIENT_CREDENTIALS,
     ID_JAG,
     JWT_BEARER,
     SUBJECT_TYPES,
     TOKEN_EXCHANGE,
-    GrantRefused,
+    TokenRequestRejected,
     request_tokens,
 )
 from .well_known import ResourceMetadata, ServerMetadata, fetch_server_metadata
@@ -152,13 +152,13 @@ class ProgramFlow:
         self._resource = resource
         self._challenge: Challenge | None = None
 
-    async def renew(self, used: Grant) -> Grant | None:
+    async def renew(self, used: TokenSet) -> TokenSet | None:
         """Return another token for the same scopes."""
         return await self._request(used, used.scopes_requested)
 
     async def sign_in(
-        self, challenge: Challenge | None, used: Grant | None, *, more_scopes: bool, allow_legacy: bool
-    ) -> Grant:
+        self, challenge: Challenge | None, used: TokenSet | None, *, more_scopes: bool, allow_legacy: bool
+    ) -> TokenSet:
         """Return a token for the scopes of the challenge."""
         del allow_legacy  # the issuer is configured
         self._challenge = challenge
@@ -167,9 +167,11 @@ class ProgramFlow:
             wanted = tuple(dict.fromkeys((*used.scopes_requested, *challenge.scope)))
         return await self._request(used, wanted, is_sign_in=True)
 
-    async def _request(self, used: Grant | None, scopes: tuple[str, ...] | None, *, is_sign_in: bool = False) -> Grant:
+    async def _request(
+        self, used: TokenSet | None, scopes: tuple[str, ...] | None, *, is_sign_in: bool = False
+    ) -> TokenSet:
         async with self._account.lock():
-            current = self._account.grant
+            current = self._account.tokens
             is_newer = current is not None and (used is None or current.access_token != used.access_token)
             if current is not None and is_newer:
                 if set(scopes or ()) <= set(current.scopes_requested):
@@ -185,13 +187,15 @@ class ProgramFlow:
             form = await self._grant.form(fetch, target, local)
             try:
                 answer = await request_tokens(fetch, metadata, target.client, form)
-            except GrantRefused as exc:
+            except TokenRequestRejected as exc:
                 raise AuthError(exc.message, status=401) from exc
-            grant = make_grant(metadata, target.client, target.resource, target.scopes, answer, is_for_program=True)
+            tokens = make_token_set(
+                metadata, target.client, target.resource, target.scopes, answer, is_for_program=True
+            )
             if is_sign_in:
                 self._account.begin_sign_in(scopes or ())  # only tokens count: a failing issuer is asked again
-            self._account.grant, self._account.is_loaded = grant, True
-            return grant
+            self._account.tokens, self._account.is_loaded = tokens, True
+            return tokens
 
     def _check_issuer(self, found: ResourceMetadata | None) -> None:
         if found is not None and found.authorization_servers and self._grant.issuer not in found.authorization_servers:

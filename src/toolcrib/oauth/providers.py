@@ -21,7 +21,7 @@ from .client_registration import check_client_metadata_url
 from .http import Fetch, check_secure, is_secure, open_fetch
 from .interaction import Interact, can_listen, check_interact
 from .sign_in import SignInFlow, SignInOptions, client_of, metadata_of, redeem
-from .stored_sign_in import Grant, StoredSignIn
+from .stored_sign_in import StoredSignIn, TokenSet
 from .token_requests import revoke
 from .token_store import FileTokenStore, TokenStore
 
@@ -83,8 +83,8 @@ class AuthProvider(ABC):
         return self._accounts.setdefault(server_url, new)
 
     @abstractmethod
-    def _choose(self, stored: StoredSignIn) -> Grant | None:
-        """Return the stored grant that fits the options."""
+    def _choose(self, stored: StoredSignIn) -> TokenSet | None:
+        """Return the stored token set that fits the options."""
 
     @abstractmethod
     def _flow(self, account: Account, connection: ConnectionContext) -> Flow:
@@ -187,12 +187,12 @@ class OAuth(AuthProvider):
     def _flow(self, account: Account, connection: ConnectionContext) -> Flow:
         return SignInFlow(self._options, account, connection)
 
-    def _choose(self, stored: StoredSignIn) -> Grant | None:
-        """Return the stored grant that fits the options; one that can be renewed with them is preferred."""
+    def _choose(self, stored: StoredSignIn) -> TokenSet | None:
+        """Return the stored token set that fits the options; one that can be renewed with them is preferred."""
         options = self._options
         fitting = [
             each
-            for each in stored.grants_of(options.issuer)
+            for each in stored.token_sets_of(options.issuer)
             if options.client_id in (None, each.client_id) and options.resource in (UNSET, each.resource)
         ]
         renewable = (each for each in fitting if client_of(options, each, stored) is not None)
@@ -201,17 +201,17 @@ class OAuth(AuthProvider):
     async def status(self, server_url: str) -> SignInStatus | None:
         """Return the stored sign-in at a server; None if there is none."""
         account = self._account(server_url)
-        grant = self._choose(await account.load())
-        if grant is None:
+        tokens = self._choose(await account.load())
+        if tokens is None:
             return None
         return SignInStatus(
             server_url,
-            grant.issuer,
-            grant.client_id,
-            grant.resource,
-            grant.scopes_granted,
-            grant.expires_at,
-            grant.refresh_token is not None,
+            tokens.issuer,
+            tokens.client_id,
+            tokens.resource,
+            tokens.scopes_granted,
+            tokens.expires_at,
+            tokens.refresh_token is not None,
         )
 
     async def finish_sign_in(self, server_url: str, redirected_to: str, *, fetch: Fetch | None = None) -> SignInStatus:
@@ -240,7 +240,7 @@ class OAuth(AuthProvider):
     async def forget(self, server_url: str) -> bool:
         """Remove the stored tokens and registered clients of a server; return whether there were any."""
         stored = await self._account(server_url).delete()
-        return bool(stored.grants or stored.clients)
+        return bool(stored.token_sets or stored.clients)
 
     async def logout(self, server_url: str, *, fetch: Fetch | None = None) -> bool:
         """Revoke the tokens at the authorisation server, if it offers that, then forget them.
@@ -251,26 +251,28 @@ class OAuth(AuthProvider):
         stored = await self._account(server_url).delete()
         failures: list[AuthError | ConnectError] = []
         async with open_fetch(fetch) as opened:
-            for grant in stored.grants:
+            for tokens in stored.token_sets:
                 try:
-                    await self._revoke(opened, grant, stored)
+                    await self._revoke(opened, tokens, stored)
                 except (AuthError, ConnectError) as exc:
                     failures.append(exc)
         if failures:
             raise failures[0]
-        return bool(stored.grants or stored.clients)
+        return bool(stored.token_sets or stored.clients)
 
-    async def _revoke(self, fetch: Fetch, grant: Grant, stored: StoredSignIn) -> None:
+    async def _revoke(self, fetch: Fetch, tokens: TokenSet, stored: StoredSignIn) -> None:
         # Of another client than the configured one only the id: the configured secret must not be sent there.
-        client = client_of(self._options, grant, stored) or ClientIdentity(grant.client_id)
-        if grant.revocation_endpoint is None:
+        client = client_of(self._options, tokens, stored) or ClientIdentity(tokens.client_id)
+        if tokens.revocation_endpoint is None:
             return
-        metadata = metadata_of(grant)
-        tokens = ((grant.refresh_token, "refresh_token"), (grant.access_token, "access_token"))
-        revoked = [await revoke(fetch, metadata, client, token, hint) for token, hint in tokens if token is not None]
+        metadata = metadata_of(tokens)
+        values = ((tokens.refresh_token, "refresh_token"), (tokens.access_token, "access_token"))
+        revoked = [await revoke(fetch, metadata, client, token, hint) for token, hint in values if token is not None]
         # Many servers do not revoke access tokens that are JWTs; those end with the refresh token.
         if not any(revoked):
-            raise AuthError(f"{mask_urls(grant.issuer)}: the tokens were forgotten, but the server did not revoke them")
+            raise AuthError(
+                f"{mask_urls(tokens.issuer)}: the server did not revoke the tokens; they were only forgotten"
+            )
 
 
 def _check_store(store: TokenStore | None) -> TokenStore:

@@ -26,8 +26,8 @@ from .http import Fetch
 from .interaction import PASTE_REDIRECT_URI, Interact, ask_person, choose_interaction, open_listener
 from .issuer_discovery import Discovery, discover, fetch_resource_metadata, limit_requests
 from .loopback_listener import LoopbackListener
-from .stored_sign_in import Grant, StoredSignIn
-from .token_requests import CODE, REFRESH, GrantRefused, TokenAnswer, request_tokens
+from .stored_sign_in import StoredSignIn, TokenSet
+from .token_requests import CODE, REFRESH, TokenRequestRejected, TokenResponse, request_tokens
 from .well_known import ServerMetadata
 
 log = logging.getLogger("toolcrib.oauth")
@@ -64,8 +64,8 @@ class SignInFlow:
 
     # ---- renewal ---------------------------------------------------------------------------------------------
 
-    async def renew(self, used: Grant) -> Grant | None:
-        """Return a newer grant than `used`: of another process, else by the refresh token. None: a person is needed.
+    async def renew(self, used: TokenSet) -> TokenSet | None:
+        """Return newer tokens than `used`: those of another process, else by the refresh token. None: ask a person.
 
         The lock makes all processes together present a refresh token once.
         """
@@ -83,7 +83,7 @@ class SignInFlow:
                 return None
             try:
                 return await self._refresh(current, stored, client)
-            except (ConnectError, GrantRefused):
+            except (ConnectError, TokenRequestRejected):
                 if self._options.issuer is not None or await self._names_issuer(current.issuer):
                     raise
                 await self._account.save(replace(stored, issuer=None))
@@ -97,16 +97,16 @@ class SignInFlow:
             return True
         return found is None or not found.authorization_servers or issuer in found.authorization_servers
 
-    async def _refresh(self, current: Grant, stored: StoredSignIn, client: ClientIdentity) -> Grant | None:
+    async def _refresh(self, current: TokenSet, stored: StoredSignIn, client: ClientIdentity) -> TokenSet | None:
         metadata = metadata_of(current)
         form = {"grant_type": REFRESH, "refresh_token": current.refresh_token, "resource": current.resource}
         try:
             answer = await request_tokens(self._connection.fetch, metadata, client, form)
-        except GrantRefused as exc:
+        except TokenRequestRejected as exc:
             log.info("%s: the tokens could not be renewed: %s", mask_urls(self._account.server), exc.error)
             if exc.error == "invalid_grant":
                 # Under the lock, the store still holds the refresh token that was presented.
-                await self._account.save(stored.without_grant(current))
+                await self._account.save(stored.without_tokens(current))
                 return None
             if exc.rejects_client and client.is_registered:
                 await self._account.save(stored.without_client(current.issuer))
@@ -115,7 +115,7 @@ class SignInFlow:
                 return None
             raise
         renewed = current.renewed(answer)
-        await self._account.save(stored.with_grant(renewed))
+        await self._account.save(stored.with_tokens(renewed))
         return renewed
 
     @property
@@ -125,9 +125,9 @@ class SignInFlow:
     # ---- a person --------------------------------------------------------------------------------------------
 
     async def sign_in(
-        self, challenge: Challenge | None, used: Grant | None, *, more_scopes: bool, allow_legacy: bool
-    ) -> Grant:
-        """Return the grant of a new authorisation. `more_scopes`: the token lacks the scopes of the challenge."""
+        self, challenge: Challenge | None, used: TokenSet | None, *, more_scopes: bool, allow_legacy: bool
+    ) -> TokenSet:
+        """Return the tokens of a new authorisation. `more_scopes`: present ones lack the scopes of the challenge."""
         async with AsyncExitStack() as stack:
             with self._connection.hold():  # another process may be waiting for the person
                 await stack.enter_async_context(self._account.lock_sign_in())
@@ -142,7 +142,7 @@ class SignInFlow:
 
     async def _authorize(
         self, challenge: Challenge | None, stored: StoredSignIn, more_scopes: bool, allow_legacy: bool
-    ) -> Grant:
+    ) -> TokenSet:
         options = self._options
         fetch = limit_requests(self._connection.fetch)
         found = await discover(
@@ -150,7 +150,10 @@ class SignInFlow:
             self._connection.server_url,
             challenge,
             issuer=options.issuer,
-            known_issuers={*(each.issuer for each in stored.grants), *(str(each.issuer) for each in stored.clients)},
+            known_issuers={
+                *(each.issuer for each in stored.token_sets),
+                *(str(each.issuer) for each in stored.clients),
+            },
             assume_pkce=options.assume_pkce,
             allow_legacy=allow_legacy,
         )
@@ -170,7 +173,7 @@ class SignInFlow:
             attempt, listener = await self._begin(fetch, found, stored, scopes)
             try:
                 return await self._complete(fetch, attempt, listener)
-            except GrantRefused as exc:
+            except TokenRequestRejected as exc:
                 if not exc.rejects_client or not attempt.client.is_registered or is_last:
                     raise AuthError(exc.message, status=401) from exc
                 # The authorisation server has forgotten the client: register another one, once.
@@ -258,7 +261,7 @@ class SignInFlow:
             return None
         if options.redirect_uri is not None and not is_same_redirect(options.redirect_uri, client.redirect_uri):
             return None  # registered with another address, at which nothing would listen
-        return client if any(each.client_id == client.client_id for each in stored.grants) else None
+        return client if any(each.client_id == client.client_id for each in stored.token_sets) else None
 
     async def _register(self, fetch: Fetch, metadata: ServerMetadata, redirect_uri: str) -> ClientIdentity:
         if metadata.registration_endpoint is None:
@@ -280,7 +283,9 @@ class SignInFlow:
             authorization_url=attempt.url,
         )
 
-    async def _complete(self, fetch: Fetch, attempt: AuthorizationAttempt, listener: LoopbackListener | None) -> Grant:
+    async def _complete(
+        self, fetch: Fetch, attempt: AuthorizationAttempt, listener: LoopbackListener | None
+    ) -> TokenSet:
         log.info("waiting for a person to sign in: %s", attempt.shown_url)
         self._connection.on_waiting(attempt.metadata.issuer)
         try:
@@ -298,7 +303,7 @@ class SignInFlow:
         return await run_to_end(redeem(fetch, self._account, attempt, code))
 
 
-async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, code: str) -> Grant:
+async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, code: str) -> TokenSet:
     """Exchange the code of an attempt for tokens and store them."""
     form = {
         "grant_type": CODE,
@@ -308,45 +313,45 @@ async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, 
         "resource": attempt.resource,
     }
     answer = await request_tokens(fetch, attempt.metadata, attempt.client, form)
-    grant = make_grant(attempt.metadata, attempt.client, attempt.resource, attempt.scopes, answer)
+    tokens = make_token_set(attempt.metadata, attempt.client, attempt.resource, attempt.scopes, answer)
     async with account.lock():
         stored = await account.load()
         if attempt.client.is_registered:
             stored = stored.with_client(attempt.client)
         elif attempt.client.origin == "configured":  # without the secret: only the issuer that it belongs to
             stored = stored.with_client(ClientIdentity(attempt.client.client_id, issuer=attempt.metadata.issuer))
-        await account.save(stored.with_grant(grant))
-    return grant
+        await account.save(stored.with_tokens(tokens))
+    return tokens
 
 
-def client_of(options: SignInOptions, grant: Grant, stored: StoredSignIn) -> ClientIdentity | None:
-    """Return the client that a grant was made for; None if it is another one than the configured one."""
+def client_of(options: SignInOptions, tokens: TokenSet, stored: StoredSignIn) -> ClientIdentity | None:
+    """Return the client that tokens were issued to; None if it is another one than the configured one."""
     if options.client_id is not None:
         # The secret belongs to the configured issuer: no other one must see it.
-        if options.client_id != grant.client_id or options.issuer not in (None, grant.issuer):
+        if options.client_id != tokens.client_id or options.issuer not in (None, tokens.issuer):
             return None
         return ClientIdentity(
-            options.client_id, options.client_secret, grant.auth_method, private_key=options.private_key
+            options.client_id, options.client_secret, tokens.auth_method, private_key=options.private_key
         )
-    if grant.client_id == options.client_metadata_url:
-        return ClientIdentity(grant.client_id, origin="metadata_url")
-    client = stored.client_for(grant.issuer, grant.client_id)
+    if tokens.client_id == options.client_metadata_url:
+        return ClientIdentity(tokens.client_id, origin="metadata_url")
+    client = stored.client_for(tokens.issuer, tokens.client_id)
     return client if client is not None and is_usable(client) else None
 
 
-def make_grant(
+def make_token_set(
     metadata: ServerMetadata,
     client: ClientIdentity,
     resource: str | None,
     scopes: tuple[str, ...],
-    answer: TokenAnswer,
+    answer: TokenResponse,
     *,
     is_for_program: bool = False,
-) -> Grant:
-    """Return the grant for a new answer of a token endpoint."""
+) -> TokenSet:
+    """Return the tokens in a response of a token endpoint, with what is needed to use them."""
     if answer.token_type not in ("bearer", "n_a"):
         raise AuthError(f"token_type: expected Bearer, got {answer.token_type[:40]!r}", status=401)
-    return Grant(
+    return TokenSet(
         metadata.issuer,
         client.client_id,
         answer.access_token,
@@ -364,19 +369,19 @@ def make_grant(
     ).mark_new()
 
 
-def metadata_of(grant: Grant) -> ServerMetadata:
-    """Return what is known about the authorisation server of a grant without asking it."""
+def metadata_of(tokens: TokenSet) -> ServerMetadata:
+    """Return what is known about the issuer of tokens without asking it."""
     return ServerMetadata(
-        grant.issuer,
-        token_endpoint=grant.token_endpoint,
-        revocation_endpoint=grant.revocation_endpoint,
-        token_endpoint_auth_algorithms=grant.auth_algorithms,
+        tokens.issuer,
+        token_endpoint=tokens.token_endpoint,
+        revocation_endpoint=tokens.revocation_endpoint,
+        token_endpoint_auth_algorithms=tokens.auth_algorithms,
     )
 
 
 def _check_binding(client_id: str, configured: str | None, issuer: str, stored: StoredSignIn) -> None:
     """Raise `AuthError` if the client was used with another issuer: its secret must not be sent elsewhere."""
-    bound = {each.issuer for each in stored.grants if each.client_id == client_id}
+    bound = {each.issuer for each in stored.token_sets if each.client_id == client_id}
     bound |= {each.issuer for each in stored.clients if each.client_id == client_id and each.issuer is not None}
     if configured is None and bound and issuer not in bound:
         raise AuthError(

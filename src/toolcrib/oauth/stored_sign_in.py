@@ -1,4 +1,4 @@
-"""The stored record of one server: grants with their tokens, and registered clients.
+"""The stored record of one server: its tokens, and the clients that are registered for it.
 
 A server may change its authorisation server: what belongs to the former one stays stored under its issuer.
 """
@@ -14,7 +14,7 @@ from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from .client_auth import ClientIdentity
-from .token_requests import TokenAnswer
+from .token_requests import TokenResponse
 
 VERSION: Final = 1
 RENEW_SECONDS: Final = 60.0
@@ -26,7 +26,7 @@ JUST_OBTAINED_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
-class Grant:
+class TokenSet:
     """An access token with what is needed to use, renew and revoke it."""
 
     issuer: str
@@ -74,13 +74,13 @@ class Grant:
         """Whether this process obtained the token a moment ago."""
         return "_created" in self.__dict__ and time.monotonic() - self._created < JUST_OBTAINED_SECONDS
 
-    def mark_new(self) -> Grant:
+    def mark_new(self) -> TokenSet:
         """Remember that this process obtained the token now."""
         _ = self._created
         return self
 
-    def renewed(self, answer: TokenAnswer) -> Grant:
-        """Return the grant with the tokens of the answer to a refresh; what the answer omits stays."""
+    def renewed(self, answer: TokenResponse) -> TokenSet:
+        """Return this with the tokens of the response to a refresh; what the response omits stays."""
         return replace(
             self,
             access_token=answer.access_token,
@@ -93,28 +93,28 @@ class Grant:
 
 @dataclass(frozen=True)
 class StoredSignIn:
-    """The grants and clients for one server and account. The grant that was stored last is the first."""
+    """The token sets and clients for one server and account. The token set that was stored last is the first."""
 
     server: str
     account: str = ""
-    grants: tuple[Grant, ...] = ()
+    token_sets: tuple[TokenSet, ...] = ()
     clients: tuple[ClientIdentity, ...] = ()
     issuer: str | None = None
     """The issuer of the last sign-in: the server may have named another one before. None if there was none."""
 
-    def grants_of(self, issuer: str | None) -> tuple[Grant, ...]:
-        """Return the grants of this issuer, or of that of the last sign-in; the one that was stored last is first."""
+    def token_sets_of(self, issuer: str | None) -> tuple[TokenSet, ...]:
+        """Return the token sets of this issuer, by default of that of the last sign-in; the last stored one first."""
         wanted = issuer or self.issuer
-        return tuple(each for each in self.grants if each.issuer == wanted)
+        return tuple(each for each in self.token_sets if each.issuer == wanted)
 
-    def with_grant(self, grant: Grant) -> StoredSignIn:
-        """Return this with the grant as the last one; it replaces that of the same issuer, client and resource."""
-        others = (each for each in self.grants if _identity(each) != _identity(grant))
-        return replace(self, grants=(grant, *others), issuer=grant.issuer)
+    def with_tokens(self, tokens: TokenSet) -> StoredSignIn:
+        """Return this with the token set as the last one; it replaces that of the same issuer, client and resource."""
+        others = (each for each in self.token_sets if _identity(each) != _identity(tokens))
+        return replace(self, token_sets=(tokens, *others), issuer=tokens.issuer)
 
-    def without_grant(self, grant: Grant) -> StoredSignIn:
-        """Return this without the grant."""
-        return replace(self, grants=tuple(each for each in self.grants if _identity(each) != _identity(grant)))
+    def without_tokens(self, tokens: TokenSet) -> StoredSignIn:
+        """Return this without the token set."""
+        return replace(self, token_sets=tuple(each for each in self.token_sets if _identity(each) != _identity(tokens)))
 
     def client_for(self, issuer: str, client_id: str | None = None) -> ClientIdentity | None:
         """Return the client that is registered with an issuer."""
@@ -127,23 +127,25 @@ class StoredSignIn:
         return replace(self, clients=(client, *others))
 
     def without_client(self, issuer: str) -> StoredSignIn:
-        """Return this without the registered client of an issuer and its grants."""
+        """Return this without the registered client of an issuer and its token sets."""
         return replace(
             self,
             clients=tuple(each for each in self.clients if each.issuer != issuer),
-            grants=tuple(each for each in self.grants if each.issuer != issuer),
+            token_sets=tuple(each for each in self.token_sets if each.issuer != issuer),
         )
 
     def updated(self, newer: StoredSignIn) -> StoredSignIn:
-        """Return `newer` with the grants for other issuers of this record."""
-        issuers = {each.issuer for each in newer.grants}
-        return replace(newer, grants=(*newer.grants, *(each for each in self.grants if each.issuer not in issuers)))
+        """Return `newer` with the token sets for other issuers of this record."""
+        issuers = {each.issuer for each in newer.token_sets}
+        return replace(
+            newer, token_sets=(*newer.token_sets, *(each for each in self.token_sets if each.issuer not in issuers))
+        )
 
     def to_text(self) -> str:
         """Return this as JSON."""
         clients = [{k: v for k, v in asdict(each).items() if k not in NOT_STORED} for each in self.clients]
         document = {"version": VERSION, "server": self.server, "account": self.account, "issuer": self.issuer}
-        return json.dumps({**document, "grants": [asdict(each) for each in self.grants], "clients": clients})
+        return json.dumps({**document, "token_sets": [asdict(each) for each in self.token_sets], "clients": clients})
 
     @classmethod
     def from_text(cls, text: str | None, server: str, account: str) -> StoredSignIn:
@@ -152,16 +154,16 @@ class StoredSignIn:
             document = json.loads(text or "{}")
             if not isinstance(document, dict) or document.get("version") != VERSION:
                 return cls(server, account)
-            grants = tuple(_read(Grant, each) for each in document["grants"])
+            token_sets = tuple(_read(TokenSet, each) for each in document["token_sets"])
             clients = tuple(_read(ClientIdentity, each) for each in document["clients"])
-            issuer = document["issuer"]
+            issuer = document.get("issuer")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return cls(server, account)
-        return cls(server, account, grants, clients, issuer if isinstance(issuer, str) else None)
+        return cls(server, account, token_sets, clients, issuer if isinstance(issuer, str) else None)
 
 
-def _identity(grant: Grant) -> tuple[str, str, str | None]:
-    return grant.issuer, grant.client_id, grant.resource
+def _identity(tokens: TokenSet) -> tuple[str, str, str | None]:
+    return tokens.issuer, tokens.client_id, tokens.resource
 
 
 def _read(kind: Any, values: dict[str, Any]) -> Any:

@@ -42,7 +42,7 @@ _FORM: Final = "application/x-www-form-urlencoded"
 MAX_LIFE_SECONDS: Final = 10 * 365 * 86_400
 
 
-class GrantRefused(AuthError):
+class TokenRequestRejected(AuthError):
     """Raised if the token endpoint rejects a request; `error` is its error code."""
 
     def __init__(self, message: str = "", *, error: str = "", status: int | None = None) -> None:
@@ -56,7 +56,7 @@ class GrantRefused(AuthError):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenAnswer:
+class TokenResponse:
     """The tokens in an answer of a token endpoint."""
 
     access_token: str = field(repr=False)
@@ -71,13 +71,13 @@ class TokenAnswer:
 
 async def request_tokens(
     fetch: Fetch, metadata: ServerMetadata, client: ClientIdentity, form: Mapping[str, str | None]
-) -> TokenAnswer:
-    """Send a token request. Raises `GrantRefused`, `ConnectError` if the server is not available, or `AuthError`."""
+) -> TokenResponse:
+    """Send a token request; raises `TokenRequestRejected`, or `ConnectError` if the server is not available."""
     if metadata.token_endpoint is None:
         raise AuthError(f"{mask_urls(metadata.issuer)}: expected a token_endpoint in the metadata, got none")
     given = {name: value for name, value in form.items() if value is not None}
     answer, mask = await _post(fetch, metadata.token_endpoint, metadata, client, given)
-    return read_token_answer(answer, metadata.token_endpoint, mask)
+    return parse_token_response(answer, metadata.token_endpoint, mask)
 
 
 async def revoke(fetch: Fetch, metadata: ServerMetadata, client: ClientIdentity, token: str, hint: str) -> bool:
@@ -101,7 +101,7 @@ async def _post(
     return answer, mask
 
 
-def read_token_answer(answer: HttpParts, url: str, mask: SecretMask) -> TokenAnswer:
+def parse_token_response(answer: HttpParts, url: str, mask: SecretMask) -> TokenResponse:
     """Return the tokens in an answer, in JSON or form-encoded; raises the errors of `request_tokens`."""
     status, headers, body = answer
     content = _read_body(headers, body)
@@ -110,13 +110,13 @@ def read_token_answer(answer: HttpParts, url: str, mask: SecretMask) -> TokenAns
     check_available(status, url)
     token = content.get("access_token")
     if not 200 <= status < 300 or not isinstance(token, str) or not _is_sendable(token):
-        raise GrantRefused(
+        raise TokenRequestRejected(
             f"{mask_urls(url)}: expected an access token, got HTTP {status} without one",
             error="invalid_client" if status == 401 else "invalid_response",
             status=status,
         )
     scope = content.get("scope")
-    return TokenAnswer(
+    return TokenResponse(
         token,
         _text(content.get("refresh_token")),
         _expiry(content.get("expires_in")),
@@ -145,7 +145,9 @@ def _refusal(content: Mapping[str, Any], status: int, url: str, mask: SecretMask
     described = content.get("error_description")
     text = one_line(mask_urls(described), mask=mask) if isinstance(described, str) else ""
     words = describe_error(error, text)
-    return GrantRefused(f"{mask_urls(url)}: the token request was rejected: {words}", error=error, status=status)
+    return TokenRequestRejected(
+        f"{mask_urls(url)}: the token request was rejected: {words}", error=error, status=status
+    )
 
 
 def _text(value: Any) -> str | None:

@@ -16,9 +16,9 @@ from toolcrib.oauth.client_auth import ClientIdentity
 from toolcrib.oauth.http import Headers, HttpParts
 from toolcrib.oauth.token_requests import (
     MAX_LIFE_SECONDS,
-    GrantRefused,
-    TokenAnswer,
-    read_token_answer,
+    TokenRequestRejected,
+    TokenResponse,
+    parse_token_response,
     request_tokens,
     revoke,
 )
@@ -29,9 +29,9 @@ SERVER = ServerMetadata("https://login.example", token_endpoint=URL, revocation_
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 
 
-def read(content: Any, status: int = 200, kind: str | None = JSON) -> TokenAnswer:
+def read(content: Any, status: int = 200, kind: str | None = JSON) -> TokenResponse:
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return read_token_answer((status, [("Content-Type", kind)] if kind else [], body), URL, SecretMask([]))
+    return parse_token_response((status, [("Content-Type", kind)] if kind else [], body), URL, SecretMask([]))
 
 
 class Endpoint:
@@ -73,7 +73,7 @@ def test_huge_lives_are_limited_or_unknown(value: Any) -> None:
 
 
 def test_a_number_that_python_cannot_read_is_an_answer_without_a_token() -> None:
-    with pytest.raises(GrantRefused, match="expected an access token"):
+    with pytest.raises(TokenRequestRejected, match="expected an access token"):
         read(b'{"access_token": "t", "expires_in": ' + b"9" * 10_000 + b"}")
 
 
@@ -103,14 +103,14 @@ def test_json_is_read_whatever_it_is_called(kind: str | None) -> None:
 
 @pytest.mark.parametrize("status", [200, 400, 401])
 def test_an_error_is_one_with_any_status(status: int) -> None:
-    with pytest.raises(GrantRefused, match="invalid_grant: too old") as caught:
+    with pytest.raises(TokenRequestRejected, match="invalid_grant: too old") as caught:
         read({"error": "invalid_grant", "error_description": "too old", "access_token": "t"}, status)
 
     assert (caught.value.error, caught.value.status) == ("invalid_grant", status)
 
 
 def test_an_error_may_be_a_form() -> None:
-    with pytest.raises(GrantRefused, match="bad_verification_code: The code passed is incorrect"):
+    with pytest.raises(TokenRequestRejected, match="bad_verification_code: The code passed is incorrect"):
         read(b"error=bad_verification_code&error_description=The+code+passed+is+incorrect", 200, FORM)
 
 
@@ -132,14 +132,14 @@ def test_errors_that_pass_are_not_refusals(error: str, status: int) -> None:
     "content", [b"", b"<html>", [], {}, {"access_token": ""}, {"access_token": None}, {"access_token": 7}]
 )
 def test_an_answer_without_a_token_is_an_error(content: Any) -> None:
-    with pytest.raises(GrantRefused, match="expected an access token, got HTTP 200") as caught:
+    with pytest.raises(TokenRequestRejected, match="expected an access token, got HTTP 200") as caught:
         read(content)
 
     assert caught.value.error == "invalid_response"
 
 
 def test_a_401_without_an_error_is_an_unknown_client() -> None:
-    with pytest.raises(GrantRefused) as caught:
+    with pytest.raises(TokenRequestRejected) as caught:
         read(b"", 401)
 
     assert caught.value.error == "invalid_client"
@@ -147,7 +147,7 @@ def test_a_401_without_an_error_is_an_unknown_client() -> None:
 
 @pytest.mark.parametrize("token", ["a b", "a\r\nX-Injected: 1", "a\x00", "ü", "\u2028"])
 def test_a_token_that_does_not_fit_into_a_header_is_an_error(token: str) -> None:
-    with pytest.raises(GrantRefused) as caught:
+    with pytest.raises(TokenRequestRejected) as caught:
         read({"access_token": token})
 
     assert token not in str(caught.value)
@@ -211,7 +211,7 @@ async def test_secrets_that_the_server_repeats_are_not_shown(method: str, place:
 
     endpoint = Endpoint(repeat, 400)
     client = ClientIdentity("client", "SECRET+CANARY/5=", method)
-    with pytest.raises(GrantRefused) as caught:
+    with pytest.raises(TokenRequestRejected) as caught:
         await request_tokens(endpoint, SERVER, client, {"grant_type": "x", **SECRETS})
 
     assert "bad request" in str(caught.value)
@@ -224,7 +224,7 @@ async def test_encoded_secrets_that_the_server_repeats_are_not_shown() -> None:
         return {"error": "invalid_request", "error_description": f"bad request: {body.decode()} {authorization}"}
 
     client = ClientIdentity("client", "SECRET+CANARY/5=", "client_secret_basic")
-    with pytest.raises(GrantRefused) as caught:
+    with pytest.raises(TokenRequestRejected) as caught:
         await request_tokens(Endpoint(repeat, 400), SERVER, client, {"grant_type": "x", **SECRETS})
 
     encoded = base64.b64encode(f"client:{quote_plus('SECRET+CANARY/5=')}".encode()).decode()
@@ -236,7 +236,7 @@ async def test_encoded_secrets_that_the_server_repeats_are_not_shown() -> None:
 @pytest.mark.parametrize("error, description", [("invalid_target", ""), ("invalid_request", "AADSTS9010010: no.")])
 async def test_a_refused_resource_leads_to_advice(error: str, description: str) -> None:
     endpoint = Endpoint({"error": error, "error_description": description}, 400)
-    with pytest.raises(GrantRefused, match=r"OAuth\(resource=\.\.\.\).*resource=None"):
+    with pytest.raises(TokenRequestRejected, match=r"OAuth\(resource=\.\.\.\).*resource=None"):
         await request_tokens(endpoint, SERVER, ClientIdentity("c"), {})
 
 

@@ -11,6 +11,19 @@ from typing import Any
 import uvicorn
 
 
+class LateApp:
+    """An ASGI app that is set when its address is known: some apps need their public URL."""
+
+    def __init__(self) -> None:
+        self.app: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.app(scope, receive, send)
+
+    async def close(self) -> None:
+        await self.app.close()
+
+
 @contextlib.asynccontextmanager
 async def served(app: Any) -> AsyncIterator[str]:
     """The address (`http://host:port`) of the app."""

@@ -15,7 +15,7 @@ from joserfc.jwk import ECKey
 
 import toolcrib as tc
 from tests.oauth.person import agree
-from tests.serving import served
+from tests.serving import LateApp, served
 
 pytestmark = pytest.mark.nightly
 
@@ -84,19 +84,6 @@ class Resource:
     def __init__(self, url: str, verifier: RefusingVerifier) -> None:
         self.url = url
         self.verifier = verifier
-
-
-class LateApp:
-    """An ASGI app that is set after its address is known."""
-
-    def __init__(self) -> None:
-        self.app: Any = None
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self.app(scope, receive, send)
-
-    async def close(self) -> None:
-        await self.app.close()
 
 
 @contextlib.asynccontextmanager

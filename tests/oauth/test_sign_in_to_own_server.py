@@ -15,22 +15,9 @@ import pytest
 import toolcrib as tc
 from tests.oauth.authorization_server import AuthorizationServer
 from tests.oauth.person import agree
-from tests.serving import served
+from tests.serving import LateApp, served
 
 SDK_PYTHON = Path(__file__).parents[2] / ".peers/sdk2/bin/python"
-
-
-class LateApp:
-    """An ASGI app that is set when its address is known: the verifier needs the public URL."""
-
-    def __init__(self) -> None:
-        self.app: Any = None
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self.app(scope, receive, send)
-
-    async def close(self) -> None:
-        await self.app.close()
 
 
 @contextlib.asynccontextmanager

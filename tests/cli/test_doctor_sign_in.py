@@ -41,7 +41,7 @@ def test_each_step_of_the_discovery_is_shown(tmp_path: Path) -> None:
     "behaviour, entry, step, verdict, text, fix",
     [
         ({"resource": "https://other.example/mcp"}, {}, "resource", "error", "expected the resource", "operator"),
-        ({"authorization_servers": ()}, {}, "resource", "error", "name no authorization_servers", "add them"),
+        ({"authorization_servers": ()}, {}, "resource", "error", "names no authorization_servers", "add them"),
         ({"claimed_issuer": "https://x.example"}, {}, "issuer", "error", "expected the issuer", "correct"),
         ({"server_metadata": "none"}, {}, "issuer", "error", "publishes no metadata", "correct"),
         ({"metadata_answer": "unavailable"}, {}, "issuer", "error", "not available (HTTP 503)", "try again later"),

@@ -371,12 +371,12 @@ async def begin(server: AuthorizationServer, auth: tc.OAuth) -> str:
 @pytest.mark.parametrize(
     "answer, error",
     [
-        ("http://127.0.0.1:41765/callback?code=x&state=forged", tc.AuthError),
-        ("http://127.0.0.1:41765/callback?error=access_denied&state=forged", tc.AuthError),
-        ("http://127.0.0.1:41765/callback?code=x", tc.AuthError),
-        ("http://127.0.0.1:41765/callback", tc.AuthError),
+        ("http://127.0.0.1:27465/callback?code=x&state=forged", tc.AuthError),
+        ("http://127.0.0.1:27465/callback?error=access_denied&state=forged", tc.AuthError),
+        ("http://127.0.0.1:27465/callback?code=x", tc.AuthError),
+        ("http://127.0.0.1:27465/callback", tc.AuthError),
         ("http://[/callback?code=x", tc.AuthError),
-        ("http://127.0.0.1:41765/callback?code=x&state=\ud800", tc.AuthError),
+        ("http://127.0.0.1:27465/callback?code=x&state=\ud800", tc.AuthError),
         ("", tc.AuthError),
         (None, tc.ConfigError),
         (b"code=x", tc.ConfigError),

@@ -179,7 +179,7 @@ async def test_logging_out_revokes_the_tokens_and_forgets_the_client() -> None:
 
 async def test_logging_out_authenticates_a_client_with_a_secret() -> None:
     async with AuthorizationServer() as server:
-        server.add_client("app", "client_secret_basic", secret="s", redirect_uris=("http://127.0.0.1:41765/callback",))
+        server.add_client("app", "client_secret_basic", secret="s", redirect_uris=("http://127.0.0.1:27465/callback",))
         auth = person(client_id="app", client_secret="s")
         async with tc.Client(server.url, auth=auth):
             pass

@@ -20,7 +20,7 @@ from toolcrib.oauth.request_authorizer import Outgoing, Refusal
 from toolcrib.oauth.stored_sign_in import TokenSet
 
 BOUND = 20.0
-REDIRECTS = ("http://127.0.0.1:41765/callback",)
+REDIRECTS = ("http://127.0.0.1:27465/callback",)
 
 
 class Person:

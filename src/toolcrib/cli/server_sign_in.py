@@ -61,7 +61,9 @@ async def sign_in(
     """
     from ..oauth.interaction import choose_interaction  # noqa: PLC0415  # slow; only for remote servers
 
-    interact = choose_interaction("auto") if use_browser else "paste"
+    assert isinstance(entry.config, HttpServer | SseServer)
+    redirect_uri = (entry.config.oauth or {}).get("redirect_uri")
+    interact = choose_interaction("auto", redirect_uri) if use_browser else "paste"
     if interact is None or (interact == "paste" and not can_ask()):
         hint = f"run `{INVOCATION.get().login(entry.name)}` at a terminal, or set BROWSER to the command of a browser"
         raise CliError("a sign-in needs a browser, or a terminal", hint=hint, code=Exit.DENIED)

@@ -16,6 +16,7 @@ from ..oauth.well_known import (
     PKCE_METHOD,
     ServerMetadata,
     fetch_server_metadata,
+    issuer_metadata_urls,
     origin_of,
     resource_metadata_urls,
 )
@@ -91,10 +92,13 @@ async def publishes_oauth_metadata(config: ServerConfig) -> bool:
                 _, document = await get_document(fetch, url)
                 if document is not None and ("authorization_servers" in document or "resource" in document):
                     return True
-            origin = origin_of(config.url)
-            return await fetch_server_metadata(fetch, origin, allow_loopback=is_local(config.url)) is not None
+            for url in issuer_metadata_urls(origin_of(config.url)):
+                _, document = await get_document(fetch, url)
+                if document is not None and "authorization_endpoint" in document:
+                    return True
     except (ToolcribError, TimeoutError):
         return False
+    return False
 
 
 async def _examine_sign_in(report: ServerReport, config: Web, error: AuthError) -> str | None:
@@ -117,6 +121,7 @@ def _is_broken(report: ServerReport, step: str) -> bool:
 
 async def _examine_resource(report: ServerReport, config: Web, fetch: Fetch, error: AuthError) -> tuple[str, ...]:
     report.on_step("resource")
+    chosen = (config.oauth or {}).get("issuer")
     challenge = parse_challenges([error.challenge or ""])
     try:
         found = await fetch_resource_metadata(fetch, config.url, challenge)
@@ -127,13 +132,19 @@ async def _examine_resource(report: ServerReport, config: Web, fetch: Fetch, err
         path = urlsplit(config.url).path
         text = f"no metadata at /.well-known/oauth-protected-resource{path}; its own origin is tried"
         report.warn("resource", text, "ask its operator to publish resource metadata (RFC 9728)")
-        return (origin_of(config.url),)
-    if not found.authorization_servers:
-        report.broken("resource", "its metadata name no authorization_servers", "ask its operator to add them")
+        return (chosen or origin_of(config.url),)
+    if chosen is not None and found.authorization_servers and chosen not in found.authorization_servers:
+        names = ", ".join(map(mask_urls, found.authorization_servers))
+        text = f"the settings choose the issuer {mask_urls(chosen)}, but its metadata names {names}"
+        report.broken("resource", report.said(text), "correct issuer in oauth, or remove it")
+        return ()
+    if not found.authorization_servers and chosen is None:
+        fix = "ask its operator to add them, or set issuer in oauth"
+        report.broken("resource", "its metadata names no authorization_servers", fix)
         return ()
     scopes = f"; scopes: {' '.join(found.scopes_supported)}" if found.scopes_supported else ""
     report.fine("resource", report.said(f"{mask_urls(found.resource)}{scopes}"))
-    return found.authorization_servers
+    return found.authorization_servers if chosen is None else (chosen,)
 
 
 async def _examine_issuer(report: ServerReport, config: Web, fetch: Fetch, issuer: str) -> None:

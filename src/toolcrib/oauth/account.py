@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -50,6 +50,10 @@ class Account:
     """An attempt whose URL was given to the program, which will pass on the answer."""
     _sign_ins: list[tuple[float, frozenset[str]]] = field(default_factory=list)
     _refused: tuple[float, str] | None = None
+    _written: StoredSignIn | None = None
+    """What the store held when it was last read or written."""
+    _unwritten: StoredSignIn | None = None
+    """A newer record, which is being written or could not be written."""
 
     @property
     def key(self) -> str:
@@ -59,6 +63,10 @@ class Account:
     async def load(self) -> StoredSignIn:
         """Read the store, and take over its tokens if this process has older ones."""
         stored = StoredSignIn.from_text(await self.store.load(self.key), self.server, self.name)
+        if self._unwritten is not None and stored == self._written:
+            stored = self._unwritten  # the refresh token in the store has been used
+        else:
+            self._written, self._unwritten = stored, None
         current = self.choose(stored)
         if current is None or self.tokens is None or current.access_token != self.tokens.access_token:
             self.tokens = current
@@ -67,26 +75,25 @@ class Account:
 
     async def save(self, stored: StoredSignIn) -> None:
         """Use the new tokens, then write the store: if that fails, this process still has them."""
-        self.tokens = self.choose(stored)
+        self.tokens, self._unwritten = self.choose(stored), stored
         await self.store.save(self.key, stored.to_text())
+        self._written, self._unwritten = stored, None
 
     async def delete(self) -> StoredSignIn:
         """Forget everything about this account at the server; return what was stored."""
         async with self.lock():  # a renewal that runs now must not store new tokens afterwards
             stored = await self.load()
             await self.store.delete(self.key)
-            self.tokens = self.pending = None
+            self.tokens = self.pending = self._unwritten = None
         return stored
 
     def lock(self) -> AbstractAsyncContextManager[None]:
         """Return the lock around a change of the stored sign-in, between all processes."""
         return self.store.lock(self.key)
 
-    @asynccontextmanager
-    async def lock_sign_in(self) -> AsyncIterator[None]:
-        """Hold the lock while a person is asked, so that only one process asks. Renewals are not locked out."""
-        async with self.store.lock(f"{self.key}\nsign-in"):  # account names have no line breaks
-            yield
+    def lock_sign_in(self) -> AbstractAsyncContextManager[None]:
+        """Return the lock to hold while a person is asked: only one process asks. It does not block renewals."""
+        return self.store.lock(f"{self.key}\nsign-in")  # account names have no line breaks
 
     def check_sign_in(self, scopes: tuple[str, ...]) -> None:
         """Raise `AuthError` if there were too many sign-ins for these scopes, or consent was just refused."""

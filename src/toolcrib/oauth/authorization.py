@@ -42,6 +42,7 @@ class AuthorizationAttempt:
     redirect_uri: str
     resource: str | None
     scopes: tuple[str, ...]
+    resource_metadata_url: str | None = None
     state: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48), repr=False)
     started: float = field(default_factory=time.monotonic)

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from .._util.cancellation import OwnCancellation
 from .._util.futures import retrieve
-from .._util.tasks import TaskSet
+from .._util.tasks import TaskSet, run_to_end
 from ..config import mask_urls
 from ..errors import AuthError, ToolcribError
 from ..protocol.sanitize import one_line
@@ -56,11 +56,12 @@ class Authorizer:
         self.rounds = 0
         self._account = account
         self._flow = flow
-        self._renewals = TaskSet()
-        self._sign_ins = TaskSet()
+        self._tasks = TaskSet()
         self._running: dict[object, asyncio.Task[TokenSet | None]] = {}
         self._failed: tuple[object, AuthError] | None = None
         self._next_background = 0.0
+        self._not_renewable: str | None = None
+        """The access token whose renewal in the background was rejected; it is not tried again until it expires."""
 
     # ---- a token that is valid -------------------------------------------------------------------------------
 
@@ -79,11 +80,17 @@ class Authorizer:
 
     def _renew_in_background(self, tokens: TokenSet) -> None:
         now = time.monotonic()
-        if self._running or now < self._next_background:
+        if self._running or now < self._next_background or tokens.access_token == self._not_renewable:
             return
         self._next_background = now + BACKGROUND_PAUSE
-        task = self._start(("renew", tokens.access_token), self._flow.renew(tokens), self._renewals)
-        task.add_done_callback(_log_failure)
+        task = self._start(("renew", tokens.access_token), self._flow.renew(tokens))
+        task.add_done_callback(lambda task: self._end_background(task, tokens))
+
+    def _end_background(self, task: asyncio.Task[TokenSet | None], tokens: TokenSet) -> None:
+        if not task.cancelled() and (exc := task.exception()) is not None:
+            log.warning("the renewal of a token in the background failed: %s", mask_urls(str(exc)))
+            if isinstance(exc, AuthError):
+                self._not_renewable = tokens.access_token
 
     # ---- tokens that have to be obtained ---------------------------------------------------------------------
 
@@ -96,7 +103,7 @@ class Authorizer:
             return {}
         if tokens.is_valid(time.time()):
             return tokens.headers
-        renewed = await self._join(("renew", tokens.access_token), lambda: self._flow.renew(tokens), self._renewals)
+        renewed = await self._join(("renew", tokens.access_token), lambda: self._flow.renew(tokens))
         return renewed.headers if renewed is not None else {}
 
     async def renew(
@@ -134,7 +141,7 @@ class Authorizer:
         token = known.access_token if known is not None else None
         if known is not None and not more_scopes and (attempt == 1 or _has_aged(known)):
             # A refresh is never used to gain scopes.
-            renewed = await self._join(("renew", token), lambda: self._flow.renew(known), self._renewals)
+            renewed = await self._join(("renew", token), lambda: self._flow.renew(known))
             if renewed is not None:
                 return renewed
         if attempt == self.max_renewals:
@@ -143,18 +150,15 @@ class Authorizer:
         granted = await self._join(
             ("sign in", token, frozenset(challenge.scope) if challenge is not None and more_scopes else None),
             lambda: self._flow.sign_in(challenge, known, more_scopes=more_scopes, allow_legacy=allow_legacy),
-            self._sign_ins,
         )
         assert granted is not None
         return granted
 
-    async def _join(
-        self, key: object, start: Callable[[], Coroutine[Any, Any, TokenSet | None]], tasks: TaskSet
-    ) -> TokenSet | None:
+    async def _join(self, key: object, start: Callable[[], Coroutine[Any, Any, TokenSet | None]]) -> TokenSet | None:
         """Wait for the running task of this key; start it if there is none. All callers get the same outcome."""
         task = self._running.get(key)
         if task is None:
-            task = self._start(key, start(), tasks)
+            task = self._start(key, start())
         cancellation = OwnCancellation()
         try:
             return await asyncio.shield(task)
@@ -169,22 +173,19 @@ class Authorizer:
             words = one_line(mask_urls(str(exc)))
             raise AuthError(f"the authorisation failed: {type(exc).__name__}: {words}") from exc
 
-    def _start(
-        self, key: object, work: Coroutine[Any, Any, TokenSet | None], tasks: TaskSet
-    ) -> asyncio.Task[TokenSet | None]:
-        task = tasks.create(work)
+    def _start(self, key: object, work: Coroutine[Any, Any, TokenSet | None]) -> asyncio.Task[TokenSet | None]:
+        task = self._tasks.create(work)
         task.add_done_callback(retrieve)
         self._running[key] = task
         task.add_done_callback(lambda _: self._running.pop(key, None))
         return task
 
     async def close(self) -> None:
-        """Cancel sign-ins, and wait for token requests that were sent: their answers may have new refresh tokens."""
-        self._sign_ins.cancel()
-        running = {*self._sign_ins, *self._renewals}
-        if running:
-            await asyncio.wait(running, timeout=REQUEST_TIMEOUT)
-        self._renewals.cancel()
+        """Cancel renewals and sign-ins, and wait for token requests that were sent: flows complete them."""
+        self._tasks.cancel()
+        if self._tasks:
+            # Not cancellable: the caller then closes the connections of these requests.
+            await run_to_end(asyncio.wait(set(self._tasks), timeout=REQUEST_TIMEOUT))
 
 
 def _has_aged(tokens: TokenSet) -> bool:
@@ -200,8 +201,3 @@ def _may_be_legacy(request: Outgoing) -> bool:
     headers = {name.lower(): value for name, value in request.headers.items()}
     is_modern = headers.get("mcp-protocol-version") in MODERN_VERSIONS
     return not is_modern or headers.get("mcp-method") == "server/discover"
-
-
-def _log_failure(task: asyncio.Task[TokenSet | None]) -> None:
-    if not task.cancelled() and (exc := task.exception()) is not None:
-        log.warning("the renewal of a token in the background failed: %s", mask_urls(str(exc)))

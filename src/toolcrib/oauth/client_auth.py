@@ -87,7 +87,8 @@ async def authenticate(
         pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret or '')}"
         headers.append(("Authorization", "Basic " + base64.b64encode(pair.encode()).decode()))
         return authenticated, headers
-    authenticated["client_id"] = client.client_id
+    if client.client_id:  # a workload may have none
+        authenticated["client_id"] = client.client_id
     if client.auth_method == POST:
         authenticated["client_secret"] = client.client_secret or ""
     elif client.auth_method == PRIVATE_KEY_JWT:

@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 from .._util.net import is_loopback
 from .._util.proxies import proxy_of_environment
 from ..config import mask_urls
-from ..errors import AuthError, ConfigError, ConnectError
+from ..errors import AuthError, ConfigError, ConnectError, ProtocolError
 from ..protocol.decompression import Decompressor
 from ..protocol.sanitize import one_line
 
@@ -70,13 +70,16 @@ async def exchange(
             proxy=proxy,
         ) as response,
     ):
-        inflater = Decompressor(response.headers.get("Content-Encoding", ""))
         content = bytearray()
-        async for data in response.content.iter_any():
-            for piece in inflater.feed(data):
-                content += piece
-                if len(content) > max_bytes:
-                    raise AuthError(f"{mask_urls(url)}: expected an answer of at most {max_bytes:,} bytes")
+        try:
+            inflater = Decompressor(response.headers.get("Content-Encoding", ""))
+            async for data in response.content.iter_any():
+                for piece in inflater.feed(data):
+                    content += piece
+                    if len(content) > max_bytes:
+                        raise AuthError(f"{mask_urls(url)}: expected an answer of at most {max_bytes:,} bytes")
+        except ProtocolError as exc:
+            raise AuthError(f"{mask_urls(url)}: {one_line(exc.message)}") from None
         # The body is decompressed already.
         answered = [(name, value) for name, value in response.headers.items() if name.lower() != "content-encoding"]
         return response.status, answered, bytes(content)

@@ -21,7 +21,7 @@ SIGN_IN_SECONDS: Final = 300.0
 """Seconds that a person has to sign in."""
 BROWSER_START_SECONDS: Final = 5.0
 """Seconds after which a browser that has not returned counts as open: it runs in the foreground."""
-PASTE_REDIRECT_URI: Final = "http://127.0.0.1:41765/callback"
+PASTE_REDIRECT_URI: Final = "http://127.0.0.1:27465/callback"
 """The redirect URI if nothing listens: the browser shows an error, and the person copies its address."""
 
 InteractFunction = Callable[[str], "str | Mapping[str, str] | Awaitable[str | Mapping[str, str]]"]

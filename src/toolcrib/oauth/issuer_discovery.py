@@ -35,6 +35,8 @@ class Discovery:
     metadata: ServerMetadata
     resource: str
     scopes_supported: tuple[str, ...] = ()
+    resource_metadata_url: str | None = None
+    """Where the challenge says that the resource metadata is."""
 
 
 def is_local(server_url: str) -> bool:
@@ -118,6 +120,7 @@ async def discover(
         found,
         resource.resource if resource is not None else canonical_resource(server_url),
         resource.scopes_supported if resource is not None else (),
+        challenge.resource_metadata if challenge is not None else None,
     )
 
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..config import check_resource, check_scopes, wrong
+from ..errors import ConfigError
 from ..types import UNSET, Unset
 from .account import Account, ConnectionContext
 from .authorizer import Flow
-from .client_auth import METHODS, PrivateKey, one_credential
+from .client_auth import BASIC, POST, PrivateKey, one_credential
 from .http import check_secure
 from .programs import (
     Assertion,
@@ -81,7 +82,9 @@ class ClientCredentials(_Program):
         """
         if (client_secret is None) == (private_key is None):
             raise one_credential()
-        client = program_client(client_id, client_secret, private_key, _auth_method(auth_method))
+        if auth_method is not None and (client_secret is None or auth_method not in (BASIC, POST)):
+            raise wrong("auth_method", f"{BASIC} or {POST}, with a client_secret", auth_method)
+        client = program_client(client_id, client_secret, private_key, auth_method)
         super().__init__(ClientCredentialsGrant(issuer, client), scopes, resource)
 
 
@@ -110,6 +113,8 @@ class JwtBearer(_Program):
             scopes: The scopes to request; default: those that the server asks for.
             resource: The resource parameter; default: what the server's metadata says. None omits it.
         """
+        if client_id is None and client_secret is not None:
+            raise ConfigError("client_id: expected one, because a client_secret is set", key="client_id")
         client = program_client(client_id, client_secret, None, None)
         super().__init__(JwtBearerGrant(issuer, client, _check_assertion("assertion", assertion)), scopes, resource)
 
@@ -178,9 +183,3 @@ def _check_assertion(key: str, assertion: Any) -> Assertion:
     if not callable(assertion) and not (isinstance(assertion, str) and assertion):
         raise wrong(key, "a token, or a function that returns one", assertion)
     return assertion  # type: ignore[no-any-return]
-
-
-def _auth_method(method: str | None) -> str | None:
-    if method is not None and method not in METHODS:
-        raise wrong("auth_method", "one of " + ", ".join(METHODS), method)
-    return method

@@ -183,7 +183,7 @@ class ProgramFlow:
             found = await fetch_resource_metadata(fetch, self._connection.server_url, self._challenge)
             self._check_issuer(found)
             metadata = await _metadata(fetch, self._grant.issuer, local)
-            target = self._target(metadata, found, scopes)
+            target = self._target(metadata, found, scopes, used)
             form = await self._grant.form(fetch, target, local)
             try:
                 answer = await request_tokens(fetch, metadata, target.client, form)
@@ -207,7 +207,11 @@ class ProgramFlow:
             )
 
     def _target(
-        self, metadata: ServerMetadata, found: ResourceMetadata | None, scopes: tuple[str, ...] | None
+        self,
+        metadata: ServerMetadata,
+        found: ResourceMetadata | None,
+        scopes: tuple[str, ...] | None,
+        used: TokenSet | None,
     ) -> TokenTarget:
         client = self._grant.client
         if not client.auth_method:
@@ -215,7 +219,11 @@ class ProgramFlow:
             client = replace(client, auth_method=choose_method(client.client_secret, client.private_key, supported))
         resource = self._resource
         if isinstance(resource, Unset):
-            resource = found.resource if found is not None else canonical_resource(self._connection.server_url)
+            resource = canonical_resource(self._connection.server_url)
+            if found is not None:
+                resource = found.resource
+            elif used is not None:
+                resource = used.resource  # only a challenge names the metadata, and this connection has seen none
         if scopes is None:
             challenged = self._challenge.scope if self._challenge is not None else ()
             scopes = first_scopes(self._scopes, challenged, found.scopes_supported if found is not None else ())

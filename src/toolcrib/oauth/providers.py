@@ -201,7 +201,8 @@ class OAuth(AuthProvider):
     async def status(self, server_url: str) -> SignInStatus | None:
         """Return the stored sign-in at a server; None if there is none."""
         account = self._account(server_url)
-        tokens = self._choose(await account.load())
+        stored = await account.load()
+        tokens = self._choose(stored)
         if tokens is None:
             return None
         return SignInStatus(
@@ -211,7 +212,7 @@ class OAuth(AuthProvider):
             tokens.resource,
             tokens.scopes_granted,
             tokens.expires_at,
-            tokens.refresh_token is not None,
+            tokens.refresh_token is not None and client_of(self._options, tokens, stored) is not None,
         )
 
     async def finish_sign_in(self, server_url: str, redirected_to: str, *, fetch: Fetch | None = None) -> SignInStatus:

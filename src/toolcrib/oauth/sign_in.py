@@ -82,20 +82,22 @@ class SignInFlow:
             if client is None:
                 return None
             try:
-                return await self._refresh(current, stored, client)
+                # Not cancellable: the refresh token can be used only once, and the answer may have a new one.
+                return await run_to_end(self._refresh(current, stored, client))
             except (ConnectError, TokenRequestRejected):
-                if self._options.issuer is not None or await self._names_issuer(current.issuer):
+                if self._options.issuer is not None or await self._names_issuer(current):
                     raise
                 await self._account.save(replace(stored, issuer=None))
                 return None  # the server has another authorisation server now
 
-    async def _names_issuer(self, issuer: str) -> bool:
-        """Return whether the server still names this authorisation server, as far as it can be found out."""
+    async def _names_issuer(self, tokens: TokenSet) -> bool:
+        """Return whether the server still names the issuer of these tokens; True if that is not known."""
+        challenge = Challenge(tokens.resource_metadata_url)
         try:
-            found = await fetch_resource_metadata(self._connection.fetch, self._connection.server_url, None)
+            found = await fetch_resource_metadata(self._connection.fetch, self._connection.server_url, challenge)
         except (AuthError, ConnectError):
             return True
-        return found is None or not found.authorization_servers or issuer in found.authorization_servers
+        return found is None or not found.authorization_servers or tokens.issuer in found.authorization_servers
 
     async def _refresh(self, current: TokenSet, stored: StoredSignIn, client: ClientIdentity) -> TokenSet | None:
         metadata = metadata_of(current)
@@ -115,7 +117,8 @@ class SignInFlow:
                 return None
             raise
         renewed = current.renewed(answer)
-        await self._account.save(stored.with_tokens(renewed))
+        # The issuer of the last sign-in stays: other programs may use it, and this one another one (`issuer=`).
+        await self._account.save(replace(stored.with_tokens(renewed), issuer=stored.issuer))
         return renewed
 
     @property
@@ -129,8 +132,9 @@ class SignInFlow:
     ) -> TokenSet:
         """Return the tokens of a new authorisation. `more_scopes`: present ones lack the scopes of the challenge."""
         async with AsyncExitStack() as stack:
-            with self._connection.hold():  # another process may be waiting for the person
-                await stack.enter_async_context(self._account.lock_sign_in())
+            if self._interact is not None:
+                with self._connection.hold():  # another process may be waiting for the person
+                    await stack.enter_async_context(self._account.lock_sign_in())
             stored = await self._account.load()
             current = self._account.choose(stored)
             lacking = set(challenge.scope) if more_scopes and challenge is not None else set()
@@ -216,7 +220,9 @@ class SignInFlow:
                 client = known
                 await self._mark_unconfirmed(client)
             redirect_uri = client.redirect_uri or redirect_uri
-            attempt = AuthorizationAttempt(found.metadata, client, redirect_uri, self._resource(found), scopes)
+            attempt = AuthorizationAttempt(
+                found.metadata, client, redirect_uri, self._resource(found), scopes, found.resource_metadata_url
+            )
             if interact is None:
                 raise self._needs_person(attempt)
             self._account.begin_sign_in(scopes)
@@ -276,9 +282,8 @@ class SignInFlow:
     def _needs_person(self, attempt: AuthorizationAttempt) -> AuthError:
         self._account.pending = attempt
         return AuthError(
-            f"a person must sign in at {attempt.metadata.issuer}. Run "
-            f"`toolcrib auth login {mask_urls(self._account.server)}`, or open the URL in `authorization_url` and "
-            "pass the redirect to `OAuth.finish_sign_in`",
+            f"a person must sign in at {attempt.metadata.issuer}. Sign in with `toolcrib auth login`, or open the URL "
+            "in `authorization_url` and pass the redirect to `OAuth.finish_sign_in`",
             status=401,
             authorization_url=attempt.url,
         )
@@ -313,7 +318,14 @@ async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, 
         "resource": attempt.resource,
     }
     answer = await request_tokens(fetch, attempt.metadata, attempt.client, form)
-    tokens = make_token_set(attempt.metadata, attempt.client, attempt.resource, attempt.scopes, answer)
+    tokens = make_token_set(
+        attempt.metadata,
+        attempt.client,
+        attempt.resource,
+        attempt.scopes,
+        answer,
+        resource_metadata_url=attempt.resource_metadata_url,
+    )
     async with account.lock():
         stored = await account.load()
         if attempt.client.is_registered:
@@ -346,6 +358,7 @@ def make_token_set(
     scopes: tuple[str, ...],
     answer: TokenResponse,
     *,
+    resource_metadata_url: str | None = None,
     is_for_program: bool = False,
 ) -> TokenSet:
     """Return the tokens in a response of a token endpoint, with what is needed to use them."""
@@ -365,6 +378,7 @@ def make_token_set(
         auth_method=client.auth_method,
         auth_algorithms=metadata.token_endpoint_auth_algorithms,
         is_legacy=metadata.is_legacy,
+        resource_metadata_url=resource_metadata_url,
         is_for_program=is_for_program,
     ).mark_new()
 

@@ -46,6 +46,8 @@ class TokenSet:
     """The algorithms that the token endpoint accepts for `private_key_jwt`; None if unknown."""
     is_legacy: bool = False
     """Whether the authorisation server was found without resource metadata."""
+    resource_metadata_url: str | None = None
+    """Where a challenge said that the resource metadata is."""
     is_for_program: bool = False
     """Whether a program can obtain another one at any time, without a refresh token."""
 
@@ -122,24 +124,39 @@ class StoredSignIn:
         return next((each for each in found if each.is_registered), None)
 
     def with_client(self, client: ClientIdentity) -> StoredSignIn:
-        """Return this with the client as the one that is registered with its issuer."""
-        others = (each for each in self.clients if (each.issuer, each.origin) != (client.issuer, client.origin))
+        """Return this with the client. A registered one replaces that of the same issuer, others those of their id."""
+        others = (
+            each
+            for each in self.clients
+            if (each.issuer, each.origin) != (client.issuer, client.origin)
+            or (not client.is_registered and each.client_id != client.client_id)
+        )
         return replace(self, clients=(client, *others))
 
     def without_client(self, issuer: str) -> StoredSignIn:
-        """Return this without the registered client of an issuer and its token sets."""
+        """Return this without the registered client of an issuer and its token sets; configured clients stay."""
+        client = self.client_for(issuer)
+        if client is None:
+            return self
+        removed = issuer, client.client_id
         return replace(
             self,
-            clients=tuple(each for each in self.clients if each.issuer != issuer),
-            token_sets=tuple(each for each in self.token_sets if each.issuer != issuer),
+            clients=tuple(each for each in self.clients if each is not client),
+            token_sets=tuple(each for each in self.token_sets if (each.issuer, each.client_id) != removed),
         )
 
     def updated(self, newer: StoredSignIn) -> StoredSignIn:
-        """Return `newer` with the token sets for other issuers of this record."""
+        """Return `newer` with the token sets of this record for other issuers, and for clients that are still known."""
         issuers = {each.issuer for each in newer.token_sets}
-        return replace(
-            newer, token_sets=(*newer.token_sets, *(each for each in self.token_sets if each.issuer not in issuers))
+        clients = {(each.issuer, each.client_id) for each in newer.clients}
+        replaced = {_identity(each) for each in newer.token_sets}
+        kept = (
+            each
+            for each in self.token_sets
+            if _identity(each) not in replaced
+            and (each.issuer not in issuers or (each.issuer, each.client_id) in clients)
         )
+        return replace(newer, token_sets=(*newer.token_sets, *kept))
 
     def to_text(self) -> str:
         """Return this as JSON."""

@@ -256,11 +256,14 @@ def _lock_file(path: Path) -> Iterator[int]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as exc:
         raise _file_error(path, "a file that can be locked, not a link", exc) from exc
+    process = os.getpid()
     try:
         yield descriptor
     finally:
-        # Explicitly: a process that was forked meanwhile has the same open file, and would keep the lock.
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        if os.getpid() == process:  # a forked process has the same open file, and must not release the lock
+            # Explicitly, since a forked process would keep it. Fails on file systems without locks.
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 

@@ -20,7 +20,7 @@ from toolcrib.oauth.interaction import Interact, ask_person, can_listen, check_i
 from toolcrib.oauth.well_known import ServerMetadata
 
 ISSUER = "https://login.example.com"
-REDIRECT = "http://127.0.0.1:41765/callback"
+REDIRECT = "http://127.0.0.1:27465/callback"
 
 
 class Terminal(io.StringIO):

@@ -42,7 +42,7 @@ class _ServerStatus:
     error: ConfigError | None = None
 
 
-async def command(_invocation: Invocation, server: str | None, config: Path | None, as_json: bool) -> Exit:
+async def command(invocation: Invocation, server: str | None, config: Path | None, as_json: bool) -> Exit:
     """Show the stored sign-ins at remote servers."""
     if server is not None:
         entries = [choose_remote(server, config)]
@@ -56,7 +56,7 @@ async def command(_invocation: Invocation, server: str | None, config: Path | No
         if not entries:
             note("the settings have no remote servers")
         elif is_terminal() and not any(each.status for each in found):
-            note("`toolcrib auth login SERVER` signs you in")
+            note(f"`{invocation.login(server)}` signs you in")
     errors = [each.error for each in found if each.error is not None]
     for error in errors:
         complain_of(error)

@@ -41,13 +41,12 @@ class CrossOriginAccess:
 
         return send_exposed
 
-    async def answer_preflight(self, scope: Scope, headers: Headers, send: Send) -> bool:
-        """Answer the question of a browser whether a page may send a request; returns whether this was one.
+    async def answer_preflight(self, headers: Headers, send: Send) -> bool:
+        """Answer an OPTIONS request if it is the preflight request of a listed origin; returns whether it was.
 
-        Browsers ask without credentials. A page of another origin gets no answer here, and is rejected as any request.
+        Preflight requests have no credentials. Those of other origins are rejected like any other request.
         """
-        asks = scope["method"] == "OPTIONS" and REQUESTED_METHOD in headers
-        if not asks or not self._lists(headers.get(b"origin", b"")):
+        if REQUESTED_METHOD not in headers or not self._lists(headers.get(b"origin", b"")):
             return False
         wanted = headers.get(REQUESTED_HEADERS, b"")
         allowed = ((b"access-control-allow-headers", wanted),) if wanted else ()

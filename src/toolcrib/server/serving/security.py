@@ -79,13 +79,13 @@ class RequestGuard:
         These are preflight requests of browsers, and those for the documents that the `auth` hook publishes.
         """
         method = scope["method"]
-        if method == "POST" or (method != "OPTIONS" and self._resource is None):
-            return False
         if method == "OPTIONS":
             self._check_seen(headers)
-            return await self._cors.answer_preflight(scope, headers, send)
-        document = self._resource.documents.get(path_of(scope)) if self._resource is not None else None
-        if document is None or method not in ("GET", "HEAD"):
+            return await self._cors.answer_preflight(headers, send)
+        if self._resource is None or method not in ("GET", "HEAD"):
+            return False
+        document = self._resource.documents.get(path_of(scope))
+        if document is None:
             return False
         self._check_seen(headers)
         await reply(send, 200, document, *DOCUMENT_HEADERS)

@@ -47,7 +47,14 @@ def test_each_step_of_the_discovery_is_shown(tmp_path: Path) -> None:
         ({"metadata_answer": "unavailable"}, {}, "issuer", "error", "not available (HTTP 503)", "try again later"),
         ({"pkce": "none"}, {}, "issuer", "error", "does not state that it supports PKCE", "assume_pkce = true"),
         ({"pkce": "none"}, {"oauth": {"assume_pkce": True}}, "issuer", "ok", "registers clients", ""),
-        ({"registration": False}, {}, "issuer", "error", "registers no clients by itself", "set client_id in oauth"),
+        (
+            {"registration": False},
+            {},
+            "issuer",
+            "error",
+            "does not support client registration",
+            "set client_id in oauth",
+        ),
         ({"registration": False}, {"oauth": {"client_id": "a"}}, "issuer", "ok", "the client_id of the settings", ""),
     ],
 )

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` in a task and return its result. If the caller is cancelled, it ends first; then the caller does."""
+    """Run `work` in a task and return its result. A cancelled caller gets `CancelledError` after `work` has ended."""
     task = asyncio.create_task(work)
     task.add_done_callback(retrieve)
     cancelled: asyncio.CancelledError | None = None

@@ -99,7 +99,7 @@ async def _sign_in(
     if status is not None:
         stored = await Account(config.url, "", fresh).load()
         async with account.lock():
-            await account.save((await account.load()).updated(stored))
+            await account.save((await account.load()).merge(stored))
     return status
 
 
@@ -159,7 +159,7 @@ class SignInOffers:
         """The scopes of the offers, by server; empty if the server chooses them."""
 
     async def make(self, errors: Mapping[str, Exception]) -> bool:
-        """Ask whether to sign in to servers that rejected a request for the lack of it; return whether any was done."""
+        """Offer to sign in to servers that require it; return whether the user signed in to any."""
         done = False
         for name, error in errors.items():
             entry = self._entries.get(name)
@@ -167,7 +167,7 @@ class SignInOffers:
                 continue
             scopes, before = await _scopes_for(entry, error), self._offered.setdefault(name, [])
             if scopes in before or len(before) >= MAX_OFFERS:
-                continue  # the server rejects what it was offered
+                continue  # a sign-in with these scopes did not help
             before.append(scopes)
             if await TerminalUser().confirm(_question(name, error)):
                 status = await sign_in(entry, scopes=scopes)
@@ -196,7 +196,7 @@ async def _helps(entry: ServerEntry, error: AuthError) -> bool:
 
 
 async def _scopes_for(entry: ServerEntry, error: AuthError) -> tuple[str, ...]:
-    """Return the scopes to request: the present and the missing ones if the present are not enough, else none."""
+    """Return the scopes to request: the granted and the missing ones if scopes are missing, else none."""
     if not lacks_scopes(error):
         return ()
     if error.authorization_url is not None:

@@ -324,7 +324,7 @@ async def open_servers(
 
 
 async def _open_hub(target: Target, options: HubConfigOptions) -> tuple[Hub, AuthError | None]:
-    """Start a hub of the servers; return it and, if the start failed for the lack of a sign-in, the error."""
+    """Start a hub of the servers; return it and, if the start failed because a sign-in is required, the error."""
     startup = StartupProgress(target.settings.entries)
     hub = (await target.with_stored_sign_ins()).with_stderr_to(startup).hub(**options)
     try:

@@ -126,10 +126,10 @@ class Client(AsyncOnly):
 
     def _observed_auth(self, auth: Any) -> Any:
         """Return the provider with events about sign-ins; providers of other libraries have none."""
-        if not hasattr(auth, "observed"):
+        if not hasattr(auth, "for_client"):
             return auth
         note = lambda issuer: self._supervisor.note_sign_in(issuer)  # noqa: E731, PLW0108  # it is created later
-        return auth.observed(note, allow_legacy=self._settings.mode in ("auto", "legacy"))
+        return auth.for_client(note, allow_legacy=self._settings.mode in ("auto", "legacy"))
 
     # ---- the connection --------------------------------------------------------------------------------------
 

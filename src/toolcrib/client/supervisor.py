@@ -284,7 +284,7 @@ class Supervisor:
         self._count_failures()
 
     def note_sign_in(self, issuer: str | None) -> None:
-        """Show in the status that a person is asked to sign in, and emit an event; None: no longer."""
+        """Show in the status that a person is asked to sign in, and emit an event; None clears it."""
         status = self._tracker.status
         if issuer is not None:
             self._tracker.become(status.state, f"{WAITING} at {issuer}")

@@ -165,7 +165,7 @@ def check_oauth_options(values: Mapping[str, Any], prefix: str = "") -> OAuthOpt
 
 
 def check_scopes(key: str, value: Any) -> tuple[str, ...]:
-    """Check scopes of OAuth: a list, or a string with spaces between them."""
+    """Check OAuth scopes: a list, or a space-separated string."""
     given = value.split() if isinstance(value, str) else value
     expected = "a list of scopes, or a string of scopes separated by spaces"
     if not isinstance(given, Collection) or isinstance(given, Mapping | bytes):
@@ -180,7 +180,7 @@ _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
 def check_resource(key: str, value: Any) -> str | None:
-    """Check the resource parameter of OAuth; None and False leave it out."""
+    """Check the OAuth resource parameter; None and False omit it."""
     if value is None or value is False:
         return None
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s#\x00-\x20\x7f]+", value):

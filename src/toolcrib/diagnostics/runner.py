@@ -38,7 +38,7 @@ STEPS: Final = {
     "tls": "its certificate is trusted",
     "starts": "it starts, and speaks MCP",
     "connects": "it can be reached, and speaks MCP",
-    "resource": "its metadata name an authorisation server, if it requires a sign-in",
+    "resource": "its metadata names an authorisation server, if it requires a sign-in",
     "issuer": "the authorisation server can be used, if it requires a sign-in",
     "sign-in": "it accepts the stored tokens, if it requires a sign-in",
     "protocol": "always: it shows the protocol version and the era",

@@ -82,7 +82,7 @@ def _describe_refusal(error: AuthError, oauth: bool, config: ServerConfig) -> st
 async def publishes_oauth_metadata(config: ServerConfig) -> bool:
     """Return whether a server publishes OAuth metadata: its own, or those of an authorisation server at its origin.
 
-    The latter are of revision 2025-03-26. Metadata count even if a sign-in cannot use them.
+    The latter are of revision 2025-03-26. Metadata that a sign-in cannot use counts too.
     """
     if not isinstance(config, Web):
         return False
@@ -168,7 +168,7 @@ async def _examine_issuer(report: ServerReport, config: Web, fetch: Fetch, issue
         text = f"{shown} does not state that it supports PKCE with {PKCE_METHOD}"
         report.broken("issuer", text, "if you know that it does, set assume_pkce = true in oauth")
     elif (way := _identification(found, config)) is None:
-        text = f"{shown} registers no clients by itself"
+        text = f"{shown} does not support client registration"
         report.broken("issuer", text, "register a client there by hand, and set client_id in oauth")
     else:
         report.fine("issuer", f"{shown}: {way}")

@@ -100,7 +100,7 @@ class Account:
         now = time.monotonic()
         if self._refused is not None and now - self._refused[0] < REFUSAL_PAUSE:
             left = REFUSAL_PAUSE - (now - self._refused[0])
-            raise AuthError(f"{self._refused[1]}. No person is asked again for {left:.0f} s", status=401)
+            raise AuthError(f"{self._refused[1]}. No new sign-in is started for {left:.0f} s", status=401)
         self._sign_ins = [each for each in self._sign_ins if now - each[0] < SIGN_IN_PERIOD]
         if sum(each[1] == frozenset(scopes) for each in self._sign_ins) >= MAX_SIGN_INS:
             raise AuthError(

@@ -127,10 +127,10 @@ class Authorizer:
             failure = copy(exc)
             failure.status = refusal.status
             failure.challenge = ", ".join(values) or None
-            self._failed = (cause, copy(failure))  # a copy: the caller adds its tool to the one that is raised
+            self._failed = (cause, copy(failure))  # a copy, because the caller sets `tool` on it
             self.rounds += 1
             raise failure from exc.__cause__
-        self.rounds += 1  # not for a caller that was cancelled: nothing has ended then
+        self.rounds += 1  # not if the caller was cancelled: the renewal is still running
         self._failed = None
         return tokens.headers
 

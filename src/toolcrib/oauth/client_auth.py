@@ -98,7 +98,7 @@ async def authenticate(
 
 
 def check_private_key(key: PrivateKey | None) -> PrivateKey | None:
-    """Return the key; raises `ConfigError` if it cannot be one. Files are read when a token is requested."""
+    """Return the key; raises `ConfigError` if it is not a supported kind. Files are read when a token is requested."""
     given: Any = key
     if given is not None and not callable(given) and not (isinstance(given, str | bytes | Path | Mapping) and given):
         raise wrong("private_key", _KEY_FORMS, key)

@@ -151,7 +151,7 @@ class IssuerKeys:
             if self._clock() >= self._renew_at and self._may_ask():
                 self._renew()
             return found
-        if self._is_renewing() or (self._may_ask() and not self._is_known_to_be_unknown(key_id)):
+        if self._is_renewing() or (self._may_ask() and not self._was_recently_unknown(key_id)):
             await asyncio.shield(self._renew())
             found = self._known(key_id, algorithm)
             if not found and self._problem is None:
@@ -177,7 +177,7 @@ class IssuerKeys:
         pause = UNKNOWN_KEY_SECONDS if now < self._usable_until else RETRY_SECONDS
         return self._asked_at is None or now - self._asked_at >= pause
 
-    def _is_known_to_be_unknown(self, key_id: str) -> bool:
+    def _was_recently_unknown(self, key_id: str) -> bool:
         since = self._unknown.get(key_id)
         return since is not None and self._clock() - since < UNKNOWN_KEY_MEMORY_SECONDS
 

@@ -62,7 +62,7 @@ class LoopbackListener:
             ) from None
 
     async def close(self) -> None:
-        """Stop listening, and close connections that browsers opened in advance. Answers are sent to the end."""
+        """Stop listening, and close connections that browsers opened in advance, after responses in progress."""
         self._server.close()
         for each in self._connections:
             each.close()

@@ -28,7 +28,7 @@ from .token_store import MemoryTokenStore
 
 
 class _Program(AuthProvider):
-    """The base of providers without a person; their tokens are kept in memory, since new ones are obtained at will."""
+    """The base of providers without a person. Tokens are kept in memory: new ones can be requested at any time."""
 
     def __init__(self, grant: ProgramGrant, scopes: Sequence[str] | None, resource: str | Unset | None) -> None:
         super().__init__(MemoryTokenStore(), "")

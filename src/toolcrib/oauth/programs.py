@@ -17,7 +17,6 @@ from .challenge import Challenge
 from .client_auth import ClientIdentity, PrivateKey, check_private_key, choose_method
 from .http import Fetch
 from .issuer_discovery import canonical_resource, fetch_resource_metadata, is_local, limit_requests
-from .sign_in import make_token_set
 from .stored_sign_in import TokenSet
 from .token_requests import (
     CLIENT_CREDENTIALS,
@@ -189,7 +188,7 @@ class ProgramFlow:
                 answer = await request_tokens(fetch, metadata, target.client, form)
             except TokenRequestRejected as exc:
                 raise AuthError(exc.message, status=401) from exc
-            tokens = make_token_set(
+            tokens = TokenSet.from_response(
                 metadata, target.client, target.resource, target.scopes, answer, is_for_program=True
             )
             if is_sign_in:

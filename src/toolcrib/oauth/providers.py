@@ -20,7 +20,7 @@ from .client_auth import ClientIdentity, PrivateKey, check_private_key, one_cred
 from .client_registration import check_client_metadata_url
 from .http import Fetch, check_secure, is_secure, open_fetch
 from .interaction import Interact, can_listen, check_interact
-from .sign_in import SignInFlow, SignInOptions, client_of, metadata_of, redeem
+from .sign_in import SignInFlow, SignInOptions, client_of, redeem
 from .stored_sign_in import StoredSignIn, TokenSet
 from .token_requests import revoke
 from .token_store import FileTokenStore, TokenStore
@@ -70,7 +70,7 @@ class AuthProvider(ABC):
         context = ConnectionContext(server_url, fetch, hold, on_waiting, allow_legacy)
         return Authorizer(account, self._flow(account, context))
 
-    def observed(self, on_waiting: Callable[[str | None], None], *, allow_legacy: bool = True) -> ObservedProvider:
+    def for_client(self, on_waiting: Callable[[str | None], None], *, allow_legacy: bool = True) -> ObservedProvider:
         """Return this provider for one client.
 
         `on_waiting` is called with the issuer when a person is asked, and with None when that has ended. Without
@@ -266,7 +266,7 @@ class OAuth(AuthProvider):
         client = client_of(self._options, tokens, stored) or ClientIdentity(tokens.client_id)
         if tokens.revocation_endpoint is None:
             return
-        metadata = metadata_of(tokens)
+        metadata = tokens.issuer_metadata
         values = ((tokens.refresh_token, "refresh_token"), (tokens.access_token, "access_token"))
         revoked = [await revoke(fetch, metadata, client, token, hint) for token, hint in values if token is not None]
         # Many servers do not revoke access tokens that are JWTs; those end with the refresh token.

@@ -27,7 +27,7 @@ from .interaction import PASTE_REDIRECT_URI, Interact, ask_person, choose_intera
 from .issuer_discovery import Discovery, discover, fetch_resource_metadata, limit_requests
 from .loopback_listener import LoopbackListener
 from .stored_sign_in import StoredSignIn, TokenSet
-from .token_requests import CODE, REFRESH, TokenRequestRejected, TokenResponse, request_tokens
+from .token_requests import CODE, REFRESH, TokenRequestRejected, request_tokens
 from .well_known import ServerMetadata
 
 log = logging.getLogger("toolcrib.oauth")
@@ -48,7 +48,7 @@ class SignInOptions:
     scopes: tuple[str, ...] | None = None
     issuer: str | None = None
     resource: str | Unset | None = UNSET
-    """UNSET means: what the resource metadata says."""
+    """UNSET: use the value in the resource metadata."""
     redirect_uri: str | None = None
     interact: Interact = "auto"
     assume_pkce: bool = False
@@ -65,7 +65,7 @@ class SignInFlow:
     # ---- renewal ---------------------------------------------------------------------------------------------
 
     async def renew(self, used: TokenSet) -> TokenSet | None:
-        """Return newer tokens than `used`: those of another process, else by the refresh token. None: ask a person.
+        """Return newer tokens than `used`: stored by another process, or refreshed. None if a person must sign in.
 
         The lock makes all processes together present a refresh token once.
         """
@@ -100,7 +100,7 @@ class SignInFlow:
         return found is None or not found.authorization_servers or tokens.issuer in found.authorization_servers
 
     async def _refresh(self, current: TokenSet, stored: StoredSignIn, client: ClientIdentity) -> TokenSet | None:
-        metadata = metadata_of(current)
+        metadata = current.issuer_metadata
         form = {"grant_type": REFRESH, "refresh_token": current.refresh_token, "resource": current.resource}
         try:
             answer = await request_tokens(self._connection.fetch, metadata, client, form)
@@ -116,7 +116,7 @@ class SignInFlow:
             if exc.error in REFRESH_NOT_ALLOWED:
                 return None
             raise
-        renewed = current.renewed(answer)
+        renewed = current.with_response(answer)
         # The issuer of the last sign-in stays: other programs may use it, and this one another one (`issuer=`).
         await self._account.save(replace(stored.with_tokens(renewed), issuer=stored.issuer))
         return renewed
@@ -130,7 +130,7 @@ class SignInFlow:
     async def sign_in(
         self, challenge: Challenge | None, used: TokenSet | None, *, more_scopes: bool, allow_legacy: bool
     ) -> TokenSet:
-        """Return the tokens of a new authorisation. `more_scopes`: present ones lack the scopes of the challenge."""
+        """Return the tokens of a new authorisation. `more_scopes`: the current ones lack scopes of the challenge."""
         async with AsyncExitStack() as stack:
             if self._interact is not None:
                 with self._connection.hold():  # another process may be waiting for the person
@@ -197,7 +197,7 @@ class SignInFlow:
         """Choose the client and open the listener for the redirect."""
         interact = self._interact
         if interact is not None:
-            self._account.check_sign_in(scopes)  # before a client is registered in vain
+            self._account.check_sign_in(scopes)  # before a client is registered needlessly
         known = self._known_client(found.metadata, stored)
         listener: LoopbackListener | None = None
         try:
@@ -304,7 +304,7 @@ class SignInFlow:
             if exc.error == "access_denied":
                 self._account.refuse_sign_ins(exc.message)
             raise
-        # To its end: the code is used up, and the person would have to sign in again.
+        # Not cancellable: the code is used up, and the person would have to sign in again.
         return await run_to_end(redeem(fetch, self._account, attempt, code))
 
 
@@ -318,7 +318,7 @@ async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, 
         "resource": attempt.resource,
     }
     answer = await request_tokens(fetch, attempt.metadata, attempt.client, form)
-    tokens = make_token_set(
+    tokens = TokenSet.from_response(
         attempt.metadata,
         attempt.client,
         attempt.resource,
@@ -349,48 +349,6 @@ def client_of(options: SignInOptions, tokens: TokenSet, stored: StoredSignIn) ->
         return ClientIdentity(tokens.client_id, origin="metadata_url")
     client = stored.client_for(tokens.issuer, tokens.client_id)
     return client if client is not None and is_usable(client) else None
-
-
-def make_token_set(
-    metadata: ServerMetadata,
-    client: ClientIdentity,
-    resource: str | None,
-    scopes: tuple[str, ...],
-    answer: TokenResponse,
-    *,
-    resource_metadata_url: str | None = None,
-    is_for_program: bool = False,
-) -> TokenSet:
-    """Return the tokens in a response of a token endpoint, with what is needed to use them."""
-    if answer.token_type not in ("bearer", "n_a"):
-        raise AuthError(f"token_type: expected Bearer, got {answer.token_type[:40]!r}", status=401)
-    return TokenSet(
-        metadata.issuer,
-        client.client_id,
-        answer.access_token,
-        resource,
-        answer.refresh_token,
-        answer.expires_at,
-        scopes_requested=scopes,
-        scopes_granted=scopes if answer.scopes is None else answer.scopes,
-        token_endpoint=metadata.token_endpoint,
-        revocation_endpoint=metadata.revocation_endpoint,
-        auth_method=client.auth_method,
-        auth_algorithms=metadata.token_endpoint_auth_algorithms,
-        is_legacy=metadata.is_legacy,
-        resource_metadata_url=resource_metadata_url,
-        is_for_program=is_for_program,
-    ).mark_new()
-
-
-def metadata_of(tokens: TokenSet) -> ServerMetadata:
-    """Return what is known about the issuer of tokens without asking it."""
-    return ServerMetadata(
-        tokens.issuer,
-        token_endpoint=tokens.token_endpoint,
-        revocation_endpoint=tokens.revocation_endpoint,
-        token_endpoint_auth_algorithms=tokens.auth_algorithms,
-    )
 
 
 def _check_binding(client_id: str, configured: str | None, issuer: str, stored: StoredSignIn) -> None:

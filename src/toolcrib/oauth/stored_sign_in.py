@@ -13,8 +13,10 @@ from functools import cache, cached_property
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+from ..errors import AuthError
 from .client_auth import ClientIdentity
 from .token_requests import TokenResponse
+from .well_known import ServerMetadata
 
 VERSION: Final = 1
 RENEW_SECONDS: Final = 60.0
@@ -51,6 +53,49 @@ class TokenSet:
     is_for_program: bool = False
     """Whether a program can obtain another one at any time, without a refresh token."""
 
+    @classmethod
+    def from_response(
+        cls,
+        metadata: ServerMetadata,
+        client: ClientIdentity,
+        resource: str | None,
+        scopes: tuple[str, ...],
+        response: TokenResponse,
+        *,
+        resource_metadata_url: str | None = None,
+        is_for_program: bool = False,
+    ) -> TokenSet:
+        """Return the tokens in a response of a token endpoint, with what is needed to use them."""
+        if response.token_type != "bearer":
+            raise AuthError(f"token_type: expected Bearer, got {response.token_type[:40]!r}", status=401)
+        return cls(
+            metadata.issuer,
+            client.client_id,
+            response.access_token,
+            resource,
+            response.refresh_token,
+            response.expires_at,
+            scopes_requested=scopes,
+            scopes_granted=scopes if response.scopes is None else response.scopes,
+            token_endpoint=metadata.token_endpoint,
+            revocation_endpoint=metadata.revocation_endpoint,
+            auth_method=client.auth_method,
+            auth_algorithms=metadata.token_endpoint_auth_algorithms,
+            is_legacy=metadata.is_legacy,
+            resource_metadata_url=resource_metadata_url,
+            is_for_program=is_for_program,
+        ).mark_new()
+
+    @property
+    def issuer_metadata(self) -> ServerMetadata:
+        """The metadata of the issuer, as far as it is stored here."""
+        return ServerMetadata(
+            self.issuer,
+            token_endpoint=self.token_endpoint,
+            revocation_endpoint=self.revocation_endpoint,
+            token_endpoint_auth_algorithms=self.auth_algorithms,
+        )
+
     @cached_property
     def headers(self) -> dict[str, str]:
         """The headers that this token adds to requests."""
@@ -81,8 +126,8 @@ class TokenSet:
         _ = self._created
         return self
 
-    def renewed(self, answer: TokenResponse) -> TokenSet:
-        """Return this with the tokens of the response to a refresh; what the response omits stays."""
+    def with_response(self, answer: TokenResponse) -> TokenSet:
+        """Return a copy with the tokens of the response to a refresh; what the response omits stays."""
         return replace(
             self,
             access_token=answer.access_token,
@@ -110,12 +155,12 @@ class StoredSignIn:
         return tuple(each for each in self.token_sets if each.issuer == wanted)
 
     def with_tokens(self, tokens: TokenSet) -> StoredSignIn:
-        """Return this with the token set as the last one; it replaces that of the same issuer, client and resource."""
+        """Return a copy with this token set as the last one; it replaces that of the same issuer, client, resource."""
         others = (each for each in self.token_sets if _identity(each) != _identity(tokens))
         return replace(self, token_sets=(tokens, *others), issuer=tokens.issuer)
 
     def without_tokens(self, tokens: TokenSet) -> StoredSignIn:
-        """Return this without the token set."""
+        """Return a copy without the token set."""
         return replace(self, token_sets=tuple(each for each in self.token_sets if _identity(each) != _identity(tokens)))
 
     def client_for(self, issuer: str, client_id: str | None = None) -> ClientIdentity | None:
@@ -124,7 +169,7 @@ class StoredSignIn:
         return next((each for each in found if each.is_registered), None)
 
     def with_client(self, client: ClientIdentity) -> StoredSignIn:
-        """Return this with the client. A registered one replaces that of the same issuer, others those of their id."""
+        """Return a copy with the client: in place of the registered one of the issuer, or of the one of the same id."""
         others = (
             each
             for each in self.clients
@@ -134,7 +179,7 @@ class StoredSignIn:
         return replace(self, clients=(client, *others))
 
     def without_client(self, issuer: str) -> StoredSignIn:
-        """Return this without the registered client of an issuer and its token sets; configured clients stay."""
+        """Return a copy without the registered client of an issuer and its token sets; configured clients stay."""
         client = self.client_for(issuer)
         if client is None:
             return self
@@ -145,7 +190,7 @@ class StoredSignIn:
             token_sets=tuple(each for each in self.token_sets if (each.issuer, each.client_id) != removed),
         )
 
-    def updated(self, newer: StoredSignIn) -> StoredSignIn:
+    def merge(self, newer: StoredSignIn) -> StoredSignIn:
         """Return `newer` with the token sets of this record for other issuers, and for clients that are still known."""
         issuers = {each.issuer for each in newer.token_sets}
         clients = {(each.issuer, each.client_id) for each in newer.clients}

@@ -79,7 +79,7 @@ class ClaimRules:
         )
 
     def too_old_at(self, claims: Mapping[str, Any]) -> float:
-        """Return the time from which an accepted token is above the maximum age."""
+        """Return when an accepted token exceeds the maximum age."""
         return math.inf if self.max_age is None else float(claims["iat"]) + self.max_age + self.leeway
 
     def _check_times(self, claims: Mapping[str, Any], now: float, needs_expiry: bool) -> None:

@@ -36,7 +36,7 @@ _SECRET_FIELDS: Final = (
     "subject_token",
     "token",
 )
-_PASSING: Final = frozenset({"temporarily_unavailable", "slow_down", "server_error"})
+_TRANSIENT_ERRORS: Final = frozenset({"temporarily_unavailable", "slow_down", "server_error"})
 """Errors after which the same request may succeed later."""
 _FORM: Final = "application/x-www-form-urlencoded"
 MAX_LIFE_SECONDS: Final = 10 * 365 * 86_400
@@ -51,7 +51,7 @@ class TokenRequestRejected(AuthError):
 
     @property
     def rejects_client(self) -> bool:
-        """Whether the server does not know the client: by the error, or by HTTP 401 with any other one."""
+        """Whether the server rejected the client: `invalid_client`, or HTTP 401 unless it is `invalid_grant`."""
         return self.error == "invalid_client" or (self.status == 401 and self.error != "invalid_grant")
 
 
@@ -138,7 +138,7 @@ def _read_body(headers: Sequence[tuple[str, str]], body: bytes) -> Mapping[str, 
 
 def _refusal(content: Mapping[str, Any], status: int, url: str, mask: SecretMask) -> AuthError:
     error = one_line(str(content["error"]), mask=mask)
-    if error in _PASSING:
+    if error in _TRANSIENT_ERRORS:
         check_available(503, url)
     if status >= 500 or status == 429:
         check_available(status, url)

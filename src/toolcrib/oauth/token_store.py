@@ -118,7 +118,7 @@ class FileTokenStore:
 
     async def save(self, key: str, text: str) -> None:
         """Write the text to a new file, and replace the old one by it."""
-        # To its end: the thread cannot be cancelled, and the caller may hold the lock.
+        # Not cancellable: the thread goes on, and the caller may hold the lock.
         await run_to_end(asyncio.to_thread(self._save, key, text))
 
     async def delete(self, key: str) -> None:

@@ -114,7 +114,7 @@ class TokenVerifier:
         """
         sent = headers.get("authorization", "")
         scheme, _, token = sent.partition(" ")
-        # Of the token alone: other spaces, or another case of the scheme, must not make another entry.
+        # Of the token alone, so that spaces and the case of the scheme create no separate entries.
         digest = hashlib.sha256(token.lstrip(" ").encode()).digest()
         known = self._verified.get(digest) if scheme.lower() == "bearer" else None
         if known is not None:

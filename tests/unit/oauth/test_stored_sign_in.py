@@ -152,7 +152,7 @@ def test_a_new_sign_in_replaces_only_what_belongs_to_its_issuer() -> None:
     )
     newer = StoredSignIn(SERVER, clients=(client(),)).with_tokens(token_set(access_token="new"))
 
-    after = before.updated(newer)
+    after = before.merge(newer)
     assert [(each.issuer, each.client_id) for each in after.token_sets] == [
         (ISSUER, "app"),
         ("https://former.example", "app"),
@@ -204,7 +204,7 @@ def test_a_token_is_valid_until_it_expires_and_for_a_moment_after_it_was_obtaine
 
 
 def test_what_a_refresh_omits_stays() -> None:
-    renewed = token_set().renewed(TokenResponse("new"))
+    renewed = token_set().with_response(TokenResponse("new"))
 
     assert (renewed.access_token, renewed.refresh_token, renewed.scopes_granted) == ("new", "refresh", ("read",))
     assert renewed.expires_at is None and renewed.is_new

@@ -31,7 +31,7 @@ async def command(_invocation: Invocation, server: str, config: Path | None, as_
     elif not was_signed_in:
         say(f"not signed in to {entry.name}: nothing to do")
     else:
-        say(f"signed out of {entry.name}{': its tokens were removed here' if failure else ''}")
+        say(f"signed out of {entry.name}{' on this machine; the tokens were not revoked' if failure else ''}")
     if failure:
         note(f"warning: the tokens stay valid at the server until they expire: {failure}", "yellow")
         return Exit.FAILED

@@ -20,7 +20,7 @@ VARY: Final = (b"vary", b"Origin")
 class CrossOriginAccess:
     """Adds the headers that browsers ask for, and answers their preflight requests.
 
-    Only for origins that are listed: pages of this machine, which may send requests without that, may not read the
+    Only for origins that are listed: pages of this machine may send requests without that, but cannot read the
     responses. Cookies are never accepted, so no response allows credentials of the browser.
     """
 

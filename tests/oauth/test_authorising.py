@@ -108,6 +108,18 @@ async def test_an_answer_to_another_attempt_does_not_end_the_current_one() -> No
     assert grant_types(server) == ["authorization_code"]
 
 
+async def test_without_a_person_the_error_names_the_missing_scopes() -> None:
+    async with AuthorizationServer() as server:
+        store = tc.MemoryTokenStore()
+        await sign_in(server, person(store=store))
+        async with tc.Client(server.url, auth=person(interact=None, store=store)) as client:
+            for _ in range(2):
+                with pytest.raises(tc.AuthError, match="the token lacks mcp:write: a person must sign in") as caught:
+                    await client.call_tool("write", {"text": "x"})
+                assert caught.value.status == 403
+    assert query_of(str(caught.value.authorization_url))["scope"].split() == ["mcp:read", "mcp:write"]
+
+
 async def test_an_answer_that_is_refused_cannot_be_given_again() -> None:
     async with AuthorizationServer(iss="wrong") as server:
         auth = person(interact=None)

@@ -10,6 +10,7 @@ from typing import Final
 from .._util.tasks import run_to_end
 from ..config import mask_urls
 from ..errors import AuthError, ConnectError
+from ..protocol.sanitize import one_line
 from ..types import UNSET, Unset
 from .account import Account, ConnectionContext
 from .authorization import (
@@ -172,9 +173,11 @@ class SignInFlow:
         scopes = with_offline_access(scopes, found.metadata)
         pending = self._account.pending
         if self._interact is None and pending is not None and pending.is_for(found.metadata, scopes):
-            raise self._needs_person(pending)
+            raise self._needs_person(pending, challenged if more_scopes else ())
         for is_last in (False, True):
             attempt, listener = await self._begin(fetch, found, stored, scopes)
+            if self._interact is None:
+                raise self._needs_person(attempt, challenged if more_scopes else ())
             try:
                 return await self._complete(fetch, attempt, listener)
             except TokenRequestRejected as exc:
@@ -223,9 +226,8 @@ class SignInFlow:
             attempt = AuthorizationAttempt(
                 found.metadata, client, redirect_uri, self._resource(found), scopes, found.resource_metadata_url
             )
-            if interact is None:
-                raise self._needs_person(attempt)
-            self._account.begin_sign_in(scopes)
+            if interact is not None:
+                self._account.begin_sign_in(scopes)
         except BaseException:
             if listener is not None:
                 await listener.close()
@@ -279,11 +281,12 @@ class SignInFlow:
             )
         return await register_client(fetch, metadata, redirect_uri, client_name=self._options.client_name)
 
-    def _needs_person(self, attempt: AuthorizationAttempt) -> AuthError:
+    def _needs_person(self, attempt: AuthorizationAttempt, missing: tuple[str, ...]) -> AuthError:
         self._account.pending = attempt
+        why = f"the token lacks {one_line(' '.join(missing))}: " if missing else ""
         return AuthError(
-            f"a person must sign in at {attempt.metadata.issuer}. Sign in with `toolcrib auth login`, or open the URL "
-            "in `authorization_url` and pass the redirect to `OAuth.finish_sign_in`",
+            f"{why}a person must sign in at {attempt.metadata.issuer}. Sign in with `toolcrib auth login`, or open the "
+            "URL in `authorization_url` and pass the redirect to `OAuth.finish_sign_in`",
             status=401,
             authorization_url=attempt.url,
         )

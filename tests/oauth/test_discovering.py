@@ -478,6 +478,25 @@ async def test_a_configured_client_is_not_shown_to_another_authorisation_server(
     assert not new.counters["authorize"] + new.counters["token"]
 
 
+async def test_a_configured_client_stays_bound_to_its_issuer_when_the_registered_one_is_forgotten() -> None:
+    async with AuthorizationServer() as new, AuthorizationServer() as server:
+        for each in (server, new):
+            each.add_client("mine", "client_secret_basic", secret="s", redirect_uris=("http://127.0.0.1/callback",))
+        store, mine = tc.MemoryTokenStore(), {"client_id": "mine", "client_secret": "s"}
+        await sign_in(server, person(store=store))
+        await sign_in(server, person(store=store, **mine))
+        server.prune_clients()
+        server.expire_tokens()
+        await sign_in(server, person(store=store))
+        server.change(authorization_servers=(new.issuer,))
+        server.revoke_all()
+        with pytest.raises(tc.AuthError, match="client_id: bound to the issuer"):
+            await sign_in(server, person(store=store, **mine))
+
+    assert server.counters["register"] == 2
+    assert not new.counters["authorize"] + new.counters["token"]
+
+
 @pytest.mark.parametrize("documents", ["oauth", "none"])
 async def test_servers_of_the_first_revision_have_their_authorisation_server_at_the_origin(documents: Any) -> None:
     behaviour = {"resource_metadata": "none", "requires_resource": False, "server_metadata": documents}

@@ -89,6 +89,23 @@ def test_the_options_of_the_entry_are_used(
     assert "mcp__web__echo" in run_cli("tools", cwd=tmp_path).out
 
 
+def test_a_sign_in_of_one_client_keeps_that_of_another_client_at_the_same_url(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    for name in ("one", "two"):
+        server.add_client(name, redirect_uris=("http://127.0.0.1/callback",))
+    entries = {name: {"url": server.url, "oauth": {"client_id": name}} for name in ("one", "two")}
+    write_settings(tmp_path, entries)
+    for name in entries:
+        ran = run_process("auth", "login", name, cwd=tmp_path, env=browser)
+        assert ran.code == 0, ran.err
+    found = run_cli("auth", "status", "--json", cwd=tmp_path).json
+    assert [(each["server"], each["signed_in"], each["client_id"]) for each in found] == [
+        ("one", True, "one"),
+        ("two", True, "two"),
+    ]
+
+
 def test_a_failed_sign_in_keeps_the_earlier_one(
     tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
 ) -> None:

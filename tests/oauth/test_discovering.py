@@ -404,9 +404,11 @@ async def test_tokens_of_a_former_authorisation_server_are_not_used_after_those_
     assert not [each for each in server.seen("mcp") if (each.header("authorization") or "")[7:] in old.tokens.access]
 
 
-@pytest.mark.parametrize("end", ["gone", "empty"])
-async def test_a_former_authorisation_server_that_is_gone_does_not_prevent_a_sign_in_at_the_new_one(end: str) -> None:
-    async with AuthorizationServer() as new, AuthorizationServer() as server:
+@pytest.mark.parametrize("end, place", [("gone", "path"), ("empty", "path"), ("gone", "custom")])
+async def test_a_former_authorisation_server_that_is_gone_does_not_prevent_a_sign_in_at_the_new_one(
+    end: str, place: Any
+) -> None:
+    async with AuthorizationServer() as new, AuthorizationServer(resource_metadata=place) as server:
         store = tc.MemoryTokenStore()
         async with AuthorizationServer() as old:
             old.trusted = new.trusted = [server]

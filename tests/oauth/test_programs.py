@@ -118,6 +118,17 @@ async def test_a_token_that_has_expired_is_replaced_without_a_refresh_token() ->
     assert [each.params["grant_type"] for each in server.seen("token")] == ["client_credentials"] * 2
 
 
+async def test_a_later_connection_renews_for_the_same_resource_though_only_a_challenge_names_its_metadata() -> None:
+    async with AuthorizationServer(resource_metadata="custom", resource="{base}") as server:
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        auth = credentials(server, client_secret="secret")
+        await whoami(server, auth)
+        server.expire_tokens()
+        assert await whoami(server, auth) == "ci"
+
+    assert [each.params["resource"] for each in server.seen("token")] == [server.resource] * 2
+
+
 async def test_programs_that_start_together_share_one_token() -> None:
     async with AuthorizationServer() as server, asyncio.timeout(BOUND):
         server.add_client("ci", "client_secret_basic", secret="secret")

@@ -193,6 +193,14 @@ async def test_metadata_that_cannot_be_used_is_an_error(answer: Any) -> None:
     assert not server.counters["register"] + server.counters["token"]
 
 
+@pytest.mark.parametrize("endpoint", ["resource_metadata", "metadata", "register", "token"])
+async def test_an_answer_with_a_content_encoding_that_is_not_supported_is_an_error(endpoint: str) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(WAIT):
+        server.fail_next(endpoint, times=1000, status=200, Content_Encoding="br")
+        with pytest.raises(tc.AuthError, match="Content-Encoding"):
+            await sign_in(server)
+
+
 @pytest.mark.parametrize("kibibytes, accepted", [(250, True), (257, False)])
 async def test_metadata_has_at_most_256_kib(kibibytes: int, accepted: bool) -> None:
     async with AuthorizationServer(metadata_changes={"padding": "x" * kibibytes * 1024}) as server:

@@ -831,6 +831,24 @@ async def test_a_renewal_in_the_background_that_fails_is_logged_and_not_repeated
     assert [each for each in caplog.records if "in the background failed" in each.getMessage()]
 
 
+async def test_a_rejected_request_of_a_program_is_not_repeated_in_the_background_for_the_same_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("toolcrib.oauth.authorizer.BACKGROUND_PAUSE", 0.0)
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        auth = tc.ClientCredentials(issuer=server.issuer, client_id="ci", client_secret="secret")
+        async with tc.Client(server.url, auth=auth) as client:
+            await call(client)
+            server.fail_next("token", times=100, status=400, error="invalid_grant")
+            let_time_pass(monkeypatch, 3590)
+            while server.counters["token"] < 2:  # bounded by the time-out above
+                await call(client)
+            for _ in range(20):
+                assert await call(client) == "x"
+    assert server.counters["token"] == 2
+
+
 # ---- the end of a sign-in --------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import toolcrib as tc
-from tests.cli.kit import Ran, in_background, run_cli, run_process, terminal, write_settings
+from tests.cli.kit import Ran, Terminal, in_background, run_cli, run_process, terminal, write_settings
 from tests.faults.http_kit import closed_port
 from tests.oauth.authorization_server import AuthorizationServer
 from tests.serving import served
@@ -310,11 +310,13 @@ def test_a_sign_in_that_did_not_help_is_not_offered_again(
         assert screen.exit_code() == 6 and screen.text.count("[Y/n]") == 1
 
 
-@pytest.mark.parametrize("place", ["path", "none"])
+@pytest.mark.parametrize("place, slash", [("path", ""), ("none", ""), ("none", "/")])
 def test_the_sign_in_is_offered_though_the_challenge_names_no_metadata(
-    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str], place: str
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str], place: str, slash: str
 ) -> None:
     server.change(resource_metadata=place, resource_metadata_hint=False)
+    if slash:
+        server.change(claimed_issuer="{base}/", iss="slash")
     write_settings(tmp_path, {"web": {"url": server.url}})
     piped = run_cli("tools", cwd=tmp_path)
     assert "hint: run `toolcrib auth login web` if the server uses OAuth; else put its token under head" in piped.err
@@ -322,23 +324,41 @@ def test_the_sign_in_is_offered_though_the_challenge_names_no_metadata(
         screen.until("Sign in to web now? [Y/n]")
         screen.type("y")
         assert screen.exit_code() == 0 and "mcp__web__echo" in screen.text
-        assert f"opening a browser to sign in at {server.issuer}" in screen.text
+        assert f"opening a browser to sign in at {server.issuer}{slash};" in screen.text
         assert "--no-browser" not in screen.text  # `tools` has no such option
+
+
+def paste_answer(screen: Terminal) -> None:
+    """Open the address that is shown, and type the one that the server redirects to."""
+
+    class Stay(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            return None
+
+    shown = screen.until("Address:")
+    (url,) = re.findall(r"^\s+(http\S+)$", shown, re.MULTILINE)
+    with pytest.raises(urllib.error.HTTPError) as redirected:
+        urllib.request.build_opener(Stay).open(url, timeout=20)
+    with redirected.value:
+        screen.type(redirected.value.headers["Location"])
 
 
 def test_without_a_browser_the_address_is_shown_and_the_answer_is_pasted(
     tmp_path: Path, server: AuthorizationServer
 ) -> None:
-    class Stay(urllib.request.HTTPRedirectHandler):
-        def redirect_request(self, *_: Any) -> None:
-            return None
-
     write_settings(tmp_path, {"web": {"url": server.url}})
     with terminal("auth", "login", "web", "--no-browser", cwd=tmp_path, width=2000) as screen:
-        shown = screen.until("Address:")
-        (url,) = re.findall(r"^\s+(http\S+)$", shown, re.MULTILINE)
-        with pytest.raises(urllib.error.HTTPError) as redirected:
-            urllib.request.build_opener(Stay).open(url, timeout=20)
-        with redirected.value:
-            screen.type(redirected.value.headers["Location"])
+        paste_answer(screen)
+        assert screen.exit_code() == 0 and "signed in to web" in screen.text
+
+
+def test_the_answer_is_pasted_if_it_goes_to_another_machine(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    redirect_uri = "https://app.example.com/callback"
+    server.add_client("own-client", redirect_uris=(redirect_uri,))
+    oauth = {"client_id": "own-client", "redirect_uri": redirect_uri}
+    write_settings(tmp_path, {"web": {"url": server.url, "oauth": oauth}})
+    with terminal("auth", "login", "web", cwd=tmp_path, env=browser, width=2000) as screen:
+        paste_answer(screen)
         assert screen.exit_code() == 0 and "signed in to web" in screen.text

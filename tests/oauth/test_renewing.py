@@ -20,7 +20,7 @@ from toolcrib.events import Event
 from toolcrib.oauth.account import Account
 from toolcrib.oauth.authorizer import Authorizer
 from toolcrib.oauth.request_authorizer import Outgoing, Refusal
-from toolcrib.oauth.stored_sign_in import TokenSet
+from toolcrib.oauth.stored_sign_in import StoredSignIn, TokenSet
 
 BOUND = 20.0
 REDIRECTS = ("http://127.0.0.1:27465/callback",)
@@ -578,6 +578,22 @@ async def test_a_refresh_token_whose_successor_could_not_be_stored_is_not_used_a
         assert person.asked == 1
         assert list(server.presentations.values()) == [1, 1, 1]
         assert not any(each.is_revoked for each in server.families.values())
+
+
+async def test_tokens_that_another_process_stores_replace_those_that_could_not_be_stored() -> None:
+    store, server = FullStore(), "https://tools.example/mcp"
+    first, second, third = (
+        StoredSignIn(server).with_tokens(TokenSet("https://login.example", "app", name)) for name in ("1", "2", "3")
+    )
+    account, other = (Account(server, "", store) for _ in range(2))
+    await account.save(first)
+    store.is_full = True
+    with pytest.raises(tc.ConfigError, match="disk is full"):
+        await account.save(second)
+    assert (await account.load()).token_sets == second.token_sets
+    store.is_full = False
+    await other.save(third)
+    assert (await account.load()).token_sets == third.token_sets
 
 
 @pytest.mark.parametrize("error", ["unauthorized_client", "unsupported_grant_type"])

@@ -127,11 +127,13 @@ def test_a_server_without_resource_metadata_can_be_signed_in_to(tmp_path: Path) 
     assert (found["resource"]["verdict"], found["issuer"]["verdict"]) == ("warning", "ok")
 
 
-def test_an_issuer_with_a_slash_at_the_end_is_recognised_without_resource_metadata(tmp_path: Path) -> None:
+def test_an_issuer_with_a_slash_at_the_end_can_be_signed_in_to_without_resource_metadata(tmp_path: Path) -> None:
     with in_background(AuthorizationServer(resource_metadata="none", claimed_issuer="{base}/")) as server:
         found = doctor(tmp_path, server)
 
     assert "it requires an OAuth sign-in" in found["connects"]["text"]
+    assert found["issuer"]["verdict"] == "ok", found["issuer"]["text"]
+    assert "`toolcrib auth login web` signs you in" in found["connects"]["fix"]
 
 
 def test_an_issuer_of_the_settings_is_examined_if_the_metadata_names_none(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import toolcrib as tc
-from tests.cli.kit import Ran, in_background, run_cli, run_process, terminal, write_settings
+from tests.cli.kit import Ran, Terminal, in_background, run_cli, run_process, terminal, write_settings
 from tests.faults.http_kit import closed_port
 from tests.oauth.authorization_server import AuthorizationServer
 from tests.serving import served
@@ -87,6 +87,23 @@ def test_the_options_of_the_entry_are_used(
     ran = login(tmp_path, browser, "--json")
     assert ran.code == 0 and ran.json["client_id"] == "own-client", ran.err
     assert "mcp__web__echo" in run_cli("tools", cwd=tmp_path).out
+
+
+def test_a_sign_in_of_one_client_keeps_that_of_another_client_at_the_same_url(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    for name in ("one", "two"):
+        server.add_client(name, redirect_uris=("http://127.0.0.1/callback",))
+    entries = {name: {"url": server.url, "oauth": {"client_id": name}} for name in ("one", "two")}
+    write_settings(tmp_path, entries)
+    for name in entries:
+        ran = run_process("auth", "login", name, cwd=tmp_path, env=browser)
+        assert ran.code == 0, ran.err
+    found = run_cli("auth", "status", "--json", cwd=tmp_path).json
+    assert [(each["server"], each["signed_in"], each["client_id"]) for each in found] == [
+        ("one", True, "one"),
+        ("two", True, "two"),
+    ]
 
 
 def test_a_failed_sign_in_keeps_the_earlier_one(
@@ -293,11 +310,13 @@ def test_a_sign_in_that_did_not_help_is_not_offered_again(
         assert screen.exit_code() == 6 and screen.text.count("[Y/n]") == 1
 
 
-@pytest.mark.parametrize("place", ["path", "none"])
+@pytest.mark.parametrize("place, slash", [("path", ""), ("none", ""), ("none", "/")])
 def test_the_sign_in_is_offered_though_the_challenge_names_no_metadata(
-    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str], place: str
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str], place: str, slash: str
 ) -> None:
     server.change(resource_metadata=place, resource_metadata_hint=False)
+    if slash:
+        server.change(claimed_issuer="{base}/", iss="slash")
     write_settings(tmp_path, {"web": {"url": server.url}})
     piped = run_cli("tools", cwd=tmp_path)
     assert "hint: run `toolcrib auth login web` if the server uses OAuth; else put its token under head" in piped.err
@@ -305,23 +324,41 @@ def test_the_sign_in_is_offered_though_the_challenge_names_no_metadata(
         screen.until("Sign in to web now? [Y/n]")
         screen.type("y")
         assert screen.exit_code() == 0 and "mcp__web__echo" in screen.text
-        assert f"opening a browser to sign in at {server.issuer}" in screen.text
+        assert f"opening a browser to sign in at {server.issuer}{slash};" in screen.text
         assert "--no-browser" not in screen.text  # `tools` has no such option
+
+
+def paste_answer(screen: Terminal) -> None:
+    """Open the address that is shown, and type the one that the server redirects to."""
+
+    class Stay(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            return None
+
+    shown = screen.until("Address:")
+    (url,) = re.findall(r"^\s+(http\S+)$", shown, re.MULTILINE)
+    with pytest.raises(urllib.error.HTTPError) as redirected:
+        urllib.request.build_opener(Stay).open(url, timeout=20)
+    with redirected.value:
+        screen.type(redirected.value.headers["Location"])
 
 
 def test_without_a_browser_the_address_is_shown_and_the_answer_is_pasted(
     tmp_path: Path, server: AuthorizationServer
 ) -> None:
-    class Stay(urllib.request.HTTPRedirectHandler):
-        def redirect_request(self, *_: Any) -> None:
-            return None
-
     write_settings(tmp_path, {"web": {"url": server.url}})
     with terminal("auth", "login", "web", "--no-browser", cwd=tmp_path, width=2000) as screen:
-        shown = screen.until("Address:")
-        (url,) = re.findall(r"^\s+(http\S+)$", shown, re.MULTILINE)
-        with pytest.raises(urllib.error.HTTPError) as redirected:
-            urllib.request.build_opener(Stay).open(url, timeout=20)
-        with redirected.value:
-            screen.type(redirected.value.headers["Location"])
+        paste_answer(screen)
+        assert screen.exit_code() == 0 and "signed in to web" in screen.text
+
+
+def test_the_answer_is_pasted_if_it_goes_to_another_machine(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    redirect_uri = "https://app.example.com/callback"
+    server.add_client("own-client", redirect_uris=(redirect_uri,))
+    oauth = {"client_id": "own-client", "redirect_uri": redirect_uri}
+    write_settings(tmp_path, {"web": {"url": server.url, "oauth": oauth}})
+    with terminal("auth", "login", "web", cwd=tmp_path, env=browser, width=2000) as screen:
+        paste_answer(screen)
         assert screen.exit_code() == 0 and "signed in to web" in screen.text

@@ -15,6 +15,8 @@ from tests.oauth.authorization_server import AuthorizationServer
 from tests.oauth.person import agree
 from toolcrib.oauth.account import Account
 
+OTHER = "https://other.example"
+
 
 def doctor(folder: Path, server: AuthorizationServer, **entry: Any) -> dict[str, dict[str, Any]]:
     write_settings(folder, {"web": {"url": server.url, **entry}})
@@ -42,6 +44,14 @@ def test_each_step_of_the_discovery_is_shown(tmp_path: Path) -> None:
     [
         ({"resource": "https://other.example/mcp"}, {}, "resource", "error", "expected the resource", "operator"),
         ({"authorization_servers": ()}, {}, "resource", "error", "names no authorization_servers", "add them"),
+        (
+            {},
+            {"oauth": {"issuer": OTHER}},
+            "resource",
+            "error",
+            f"choose the issuer {OTHER}",
+            "correct issuer in oauth",
+        ),
         ({"claimed_issuer": "https://x.example"}, {}, "issuer", "error", "expected the issuer", "correct"),
         ({"server_metadata": "none"}, {}, "issuer", "error", "publishes no metadata", "correct"),
         ({"metadata_answer": "unavailable"}, {}, "issuer", "error", "not available (HTTP 503)", "try again later"),
@@ -122,6 +132,33 @@ def test_a_server_without_resource_metadata_can_be_signed_in_to(tmp_path: Path) 
     assert "it requires an OAuth sign-in" in found["connects"]["text"]
     assert "`toolcrib auth login web` signs you in" in found["connects"]["fix"]
     assert (found["resource"]["verdict"], found["issuer"]["verdict"]) == ("warning", "ok")
+
+
+def test_an_issuer_with_a_slash_at_the_end_can_be_signed_in_to_without_resource_metadata(tmp_path: Path) -> None:
+    with in_background(AuthorizationServer(resource_metadata="none", claimed_issuer="{base}/")) as server:
+        found = doctor(tmp_path, server)
+
+    assert "it requires an OAuth sign-in" in found["connects"]["text"]
+    assert found["issuer"]["verdict"] == "ok", found["issuer"]["text"]
+    assert "`toolcrib auth login web` signs you in" in found["connects"]["fix"]
+
+
+def test_an_issuer_of_the_settings_is_examined_if_the_metadata_names_none(tmp_path: Path) -> None:
+    with in_background(AuthorizationServer(authorization_servers=())) as server:
+        found = doctor(tmp_path, server, oauth={"issuer": server.issuer})
+
+    assert (found["resource"]["verdict"], found["issuer"]["verdict"]) == ("ok", "ok")
+    assert found["issuer"]["text"].startswith(f"{server.issuer}: ")
+    assert "`toolcrib auth login web` signs you in" in found["connects"]["fix"]
+
+
+def test_only_the_issuer_of_the_settings_is_examined(tmp_path: Path) -> None:
+    with in_background(AuthorizationServer()) as server:
+        server.change(authorization_servers=(f"{server.base}/none", server.issuer))
+        found = doctor(tmp_path, server, oauth={"issuer": server.issuer})
+        asked = [each.path for each in server.requests if each.path.endswith("/none")]
+
+    assert found["issuer"]["text"].startswith(f"{server.issuer}: ") and not asked
 
 
 def test_one_usable_issuer_of_several_is_enough(tmp_path: Path) -> None:

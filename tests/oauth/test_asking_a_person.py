@@ -343,6 +343,23 @@ async def test_without_a_person_the_error_has_the_url_and_no_client_is_registere
     assert (server.counters["register"], server.counters["authorize"]) == (1, 0)
 
 
+@pytest.mark.parametrize("is_shared", [True, False], ids=["one store", "as another process"])
+async def test_a_program_that_asks_no_person_does_not_wait_while_another_one_asks(
+    is_shared: bool, tmp_path: Path
+) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        person, store = Person(), tc.FileTokenStore(tmp_path / "tokens")
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(connect_and_call(server.url, provider(person, store=store)))
+            await person.reached.wait()
+            own = store if is_shared else tc.FileTokenStore(store.folder)
+            with pytest.raises(tc.AuthError, match="a person must sign in"):
+                async with asyncio.timeout(5):
+                    await connect_and_call(server.url, provider(None, store=own))
+            person.released.set()
+            assert await asking == "hi"
+
+
 async def test_a_call_that_needs_a_person_sets_the_status() -> None:
     async with AuthorizationServer() as server, asyncio.timeout(BOUND):
         store = tc.MemoryTokenStore()

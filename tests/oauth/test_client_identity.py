@@ -332,6 +332,20 @@ async def test_a_program_that_asks_no_person_does_not_offer_a_forgotten_client_e
             await agree(urls[0])
 
 
+async def test_tokens_of_a_client_whose_secret_has_expired_cannot_be_renewed() -> None:
+    async with AuthorizationServer(registered_method="client_secret_basic", secret_seconds=3600) as server:
+        store = tc.MemoryTokenStore()
+        await sign_in(server, person(store=store))
+        before = await person(store=store).status(server.url)
+        stored = json.loads(await store.load(server.url) or "")
+        stored["clients"][0]["secret_expires_at"] = 1.0
+        await store.save(server.url, json.dumps(stored))
+        after = await person(store=store).status(server.url)
+
+    assert before is not None and before.can_renew
+    assert after is not None and not after.can_renew
+
+
 async def test_a_registered_client_is_used_again_while_its_sign_ins_succeed() -> None:
     async with AuthorizationServer(refresh_tokens="none") as server:
         store = tc.MemoryTokenStore()

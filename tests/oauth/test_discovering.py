@@ -193,6 +193,14 @@ async def test_metadata_that_cannot_be_used_is_an_error(answer: Any) -> None:
     assert not server.counters["register"] + server.counters["token"]
 
 
+@pytest.mark.parametrize("endpoint", ["resource_metadata", "metadata", "register", "token"])
+async def test_an_answer_with_a_content_encoding_that_is_not_supported_is_an_error(endpoint: str) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(WAIT):
+        server.fail_next(endpoint, times=1000, status=200, Content_Encoding="br")
+        with pytest.raises(tc.AuthError, match="Content-Encoding"):
+            await sign_in(server)
+
+
 @pytest.mark.parametrize("kibibytes, accepted", [(250, True), (257, False)])
 async def test_metadata_has_at_most_256_kib(kibibytes: int, accepted: bool) -> None:
     async with AuthorizationServer(metadata_changes={"padding": "x" * kibibytes * 1024}) as server:
@@ -404,9 +412,11 @@ async def test_tokens_of_a_former_authorisation_server_are_not_used_after_those_
     assert not [each for each in server.seen("mcp") if (each.header("authorization") or "")[7:] in old.tokens.access]
 
 
-@pytest.mark.parametrize("end", ["gone", "empty"])
-async def test_a_former_authorisation_server_that_is_gone_does_not_prevent_a_sign_in_at_the_new_one(end: str) -> None:
-    async with AuthorizationServer() as new, AuthorizationServer() as server:
+@pytest.mark.parametrize("end, place", [("gone", "path"), ("empty", "path"), ("gone", "custom")])
+async def test_a_former_authorisation_server_that_is_gone_does_not_prevent_a_sign_in_at_the_new_one(
+    end: str, place: Any
+) -> None:
+    async with AuthorizationServer() as new, AuthorizationServer(resource_metadata=place) as server:
         store = tc.MemoryTokenStore()
         async with AuthorizationServer() as old:
             old.trusted = new.trusted = [server]
@@ -475,6 +485,25 @@ async def test_a_configured_client_is_not_shown_to_another_authorisation_server(
         with pytest.raises(tc.AuthError, match="client_id: bound to the issuer"):
             await sign_in(server, auth)
 
+    assert not new.counters["authorize"] + new.counters["token"]
+
+
+async def test_a_configured_client_stays_bound_to_its_issuer_when_the_registered_one_is_forgotten() -> None:
+    async with AuthorizationServer() as new, AuthorizationServer() as server:
+        for each in (server, new):
+            each.add_client("mine", "client_secret_basic", secret="s", redirect_uris=("http://127.0.0.1/callback",))
+        store, mine = tc.MemoryTokenStore(), {"client_id": "mine", "client_secret": "s"}
+        await sign_in(server, person(store=store))
+        await sign_in(server, person(store=store, **mine))
+        server.prune_clients()
+        server.expire_tokens()
+        await sign_in(server, person(store=store))
+        server.change(authorization_servers=(new.issuer,))
+        server.revoke_all()
+        with pytest.raises(tc.AuthError, match="client_id: bound to the issuer"):
+            await sign_in(server, person(store=store, **mine))
+
+    assert server.counters["register"] == 2
     assert not new.counters["authorize"] + new.counters["token"]
 
 

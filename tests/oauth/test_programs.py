@@ -118,6 +118,17 @@ async def test_a_token_that_has_expired_is_replaced_without_a_refresh_token() ->
     assert [each.params["grant_type"] for each in server.seen("token")] == ["client_credentials"] * 2
 
 
+async def test_a_later_connection_renews_for_the_same_resource_though_only_a_challenge_names_its_metadata() -> None:
+    async with AuthorizationServer(resource_metadata="custom", resource="{base}") as server:
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        auth = credentials(server, client_secret="secret")
+        await whoami(server, auth)
+        server.expire_tokens()
+        assert await whoami(server, auth) == "ci"
+
+    assert [each.params["resource"] for each in server.seen("token")] == [server.resource] * 2
+
+
 async def test_programs_that_start_together_share_one_token() -> None:
     async with AuthorizationServer() as server, asyncio.timeout(BOUND):
         server.add_client("ci", "client_secret_basic", secret="secret")
@@ -146,6 +157,10 @@ async def test_an_issuer_that_fails_for_a_while_does_not_use_up_the_authorisatio
         ({"client_secret": "s", "private_key": "k"}, "client_secret"),
         ({"client_secret": "s", "issuer": "http://login.example.com"}, "issuer"),
         ({"client_secret": "s", "auth_method": "tls_client_auth"}, "auth_method"),
+        ({"client_secret": "s", "auth_method": "private_key_jwt"}, "auth_method"),
+        ({"client_secret": "s", "auth_method": "none"}, "auth_method"),
+        ({"private_key": "k", "auth_method": "client_secret_basic"}, "auth_method"),
+        ({"private_key": "k", "auth_method": "private_key_jwt"}, "auth_method"),
         ({"client_secret": "s", "scopes": ["two words"]}, "scopes[0]"),
         ({"client_secret": 5}, "client_secret"),
         ({"client_secret": "s", "client_id": ""}, "client_id"),
@@ -163,6 +178,20 @@ def test_wrong_options_of_a_program_are_rejected(given: dict[str, Any], key: str
         tc.ClientCredentials(**{"issuer": "https://login.example.com", "client_id": "ci", **given})
 
     assert caught.value.key == key
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+async def test_a_chosen_method_is_used_whatever_the_server_lists(method: str) -> None:
+    others = {"token_endpoint_auth_methods_supported": ["private_key_jwt"]}
+    async with AuthorizationServer(metadata_changes=others) as server:
+        server.add_client("ci", method, secret="secret")
+        assert await whoami(server, credentials(server, client_secret="secret", auth_method=method)) == "ci"
+
+
+def test_a_secret_of_a_workload_needs_a_client_id() -> None:
+    with pytest.raises(tc.ConfigError, match="client_id: expected one, because a client_secret is set") as caught:
+        tc.JwtBearer(issuer="https://login.example", assertion="a.b.c", client_secret="s")
+    assert caught.value.key == "client_id"
 
 
 async def test_a_public_key_is_rejected_before_a_token_is_requested() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import traceback
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +20,7 @@ from toolcrib.events import Event
 from toolcrib.oauth.account import Account
 from toolcrib.oauth.authorizer import Authorizer
 from toolcrib.oauth.request_authorizer import Outgoing, Refusal
-from toolcrib.oauth.stored_sign_in import TokenSet
+from toolcrib.oauth.stored_sign_in import StoredSignIn, TokenSet
 
 BOUND = 20.0
 REDIRECTS = ("http://127.0.0.1:27465/callback",)
@@ -217,7 +220,8 @@ async def test_a_token_of_another_client_that_expired_meanwhile_is_refreshed_wit
         assert server.counters["authorize"] == 1
 
 
-async def test_a_client_that_is_closed_during_a_renewal_keeps_the_new_tokens() -> None:
+@pytest.mark.parametrize("was_lost", [False, True], ids=["connected", "after the connection was lost"])
+async def test_a_client_that_is_closed_during_a_renewal_keeps_the_new_tokens(was_lost: bool) -> None:
     async with AuthorizationServer() as server, asyncio.timeout(BOUND):
         store = tc.MemoryTokenStore()
         oauth, person = sign_ins(store)
@@ -227,6 +231,8 @@ async def test_a_client_that_is_closed_during_a_renewal_keeps_the_new_tokens() -
         gate = server.hold("token-after")
         calling = asyncio.create_task(call(client))
         await gate.reached.wait()
+        if was_lost:
+            await lose_connection(client)  # a close then cancels the task that ends it
         closing = asyncio.create_task(client.close())
         with pytest.raises(tc.ToolcribError):
             await calling
@@ -237,11 +243,51 @@ async def test_a_client_that_is_closed_during_a_renewal_keeps_the_new_tokens() -
         assert family.tokens[-1] in str(await store.load(server.url))
 
         server.expire_tokens()
-        other, _ = sign_ins(store)
-        async with tc.Client(server.url, auth=other) as client:
-            assert await call(client) == "x"
+        other, next_person = sign_ins(store)
+        assert await connect_and_call(server.url, other) == "x"
         assert set(server.presentations.values()) == {1}
-        assert person.asked == 1
+        assert (person.asked, next_person.asked) == (1, 0)
+
+
+async def lose_connection(client: tc.Client) -> None:
+    """Let the connection fail, and wait until its end has begun."""
+    supervisor = client._supervisor
+    assert supervisor.session is not None
+    supervisor._lose(supervisor.session, tc.TransportError("lost"))
+    while not supervisor._closings:  # bounded by the time-out of the test
+        await asyncio.sleep(0.005)
+
+
+async def test_a_close_does_not_wait_for_the_lock_of_another_process(tmp_path: Path) -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        store = WatchedStore(tmp_path / "tokens")
+        oauth, _ = sign_ins(store)
+        client = await tc.Client(server.url, auth=oauth).connect()
+        await call(client)
+        server.expire_tokens()
+        async with tc.FileTokenStore(store.folder).lock(server.url):  # as another process does
+            store.waits.clear()
+            calling = asyncio.create_task(call(client))
+            await store.waits.wait()
+            async with asyncio.timeout(5):
+                await client.close()
+            with pytest.raises(tc.ToolcribError):
+                await calling
+        assert refreshes(server) == []
+
+
+class WatchedStore(tc.FileTokenStore):
+    """Tells when its lock is requested."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.waits = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def lock(self, key: str) -> AsyncIterator[None]:
+        self.waits.set()
+        async with super().lock(key):
+            yield
 
 
 async def test_a_caller_that_gives_up_does_not_bring_back_an_earlier_failure() -> None:
@@ -486,15 +532,18 @@ async def test_tokens_are_removed_on_invalid_grant() -> None:
         assert max(server.presentations.values()) == 1
 
 
+class FullStore(tc.MemoryTokenStore):
+    """Cannot be written while it is full."""
+
+    is_full = False
+
+    async def save(self, key: str, text: str) -> None:
+        if self.is_full:
+            raise tc.ConfigError("store: the disk is full")
+        await super().save(key, text)
+
+
 async def test_new_tokens_are_used_even_if_they_cannot_be_stored() -> None:
-    class FullStore(tc.MemoryTokenStore):
-        is_full = False
-
-        async def save(self, key: str, text: str) -> None:
-            if self.is_full:
-                raise tc.ConfigError("store: the disk is full")
-            await super().save(key, text)
-
     async with AuthorizationServer() as server, asyncio.timeout(BOUND):
         store = FullStore()
         auth, person = sign_ins(store)
@@ -506,6 +555,45 @@ async def test_new_tokens_are_used_even_if_they_cannot_be_stored() -> None:
                 await call(client)
             assert await call(client) == "x"
         assert person.asked == 1 and list(server.presentations.values()) == [1]
+
+
+async def test_a_refresh_token_whose_successor_could_not_be_stored_is_not_used_again() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        store = FullStore()
+        auth, person = sign_ins(store)
+        async with tc.Client(server.url, auth=auth) as client:
+            await call(client)
+            server.expire_tokens()
+            store.is_full = True
+            with pytest.raises(tc.ConfigError, match="disk is full"):
+                await call(client)
+            store.is_full = False
+            assert await auth.status(server.url) is not None  # reads the store, which has the used one
+            server.expire_tokens()
+            assert await call(client) == "x"
+
+            server.expire_tokens()
+            assert await connect_and_call(server.url, tc.OAuth(interact=None, store=store)) == "x"  # it is stored now
+            assert await call(client) == "x"  # and what another process stored is used
+        assert person.asked == 1
+        assert list(server.presentations.values()) == [1, 1, 1]
+        assert not any(each.is_revoked for each in server.families.values())
+
+
+async def test_tokens_that_another_process_stores_replace_those_that_could_not_be_stored() -> None:
+    store, server = FullStore(), "https://tools.example/mcp"
+    first, second, third = (
+        StoredSignIn(server).with_tokens(TokenSet("https://login.example", "app", name)) for name in ("1", "2", "3")
+    )
+    account, other = (Account(server, "", store) for _ in range(2))
+    await account.save(first)
+    store.is_full = True
+    with pytest.raises(tc.ConfigError, match="disk is full"):
+        await account.save(second)
+    assert (await account.load()).token_sets == second.token_sets
+    store.is_full = False
+    await other.save(third)
+    assert (await account.load()).token_sets == third.token_sets
 
 
 @pytest.mark.parametrize("error", ["unauthorized_client", "unsupported_grant_type"])
@@ -612,6 +700,26 @@ async def test_tokens_of_another_issuer_than_the_configured_one_are_not_used(exp
         assert dict(other.counters) == asked
         sent_headers = {each.header("authorization") for each in server.seen("mcp")[sent:]}
         assert not sent_headers & {f"Bearer {each}" for each in other.tokens.access}
+
+
+async def test_a_renewal_at_a_chosen_issuer_leaves_that_of_the_last_sign_in_the_default() -> None:
+    async with AuthorizationServer(requires_resource=False) as chosen, AuthorizationServer() as server:
+        async with asyncio.timeout(BOUND):
+            store = tc.MemoryTokenStore()
+            server.trusted.append(chosen)
+            server.change(authorization_servers=(chosen.issuer, server.issuer))
+            auth = tc.OAuth(issuer=chosen.issuer, interact=agree, store=store)
+            await connect_and_call(server.url, auth)
+            await connect_and_call(server.url, tc.OAuth(issuer=server.issuer, interact=agree, store=store))
+            chosen.expire_tokens()
+            await connect_and_call(server.url, auth)
+            assert len(refreshes(chosen)) == 1
+
+            other, person = sign_ins(store)
+            await connect_and_call(server.url, other)
+            status = await other.status(server.url)
+        assert status is not None and status.issuer == server.issuer
+        assert person.asked == 0
 
 
 # ---- answers to refresh requests -------------------------------------------------------------------------------
@@ -737,6 +845,24 @@ async def test_a_renewal_in_the_background_that_fails_is_logged_and_not_repeated
                 assert await call(client) == "x"
         assert len(refreshes(server)) == 1
     assert [each for each in caplog.records if "in the background failed" in each.getMessage()]
+
+
+async def test_a_rejected_request_of_a_program_is_not_repeated_in_the_background_for_the_same_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("toolcrib.oauth.authorizer.BACKGROUND_PAUSE", 0.0)
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        auth = tc.ClientCredentials(issuer=server.issuer, client_id="ci", client_secret="secret")
+        async with tc.Client(server.url, auth=auth) as client:
+            await call(client)
+            server.fail_next("token", times=100, status=400, error="invalid_grant")
+            let_time_pass(monkeypatch, 3590)
+            while server.counters["token"] < 2:  # bounded by the time-out above
+                await call(client)
+            for _ in range(20):
+                assert await call(client) == "x"
+    assert server.counters["token"] == 2
 
 
 # ---- the end of a sign-in --------------------------------------------------------------------------------------

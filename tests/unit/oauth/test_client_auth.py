@@ -56,6 +56,10 @@ async def test_other_methods_use_the_form(method: str, expected: dict[str, str])
     assert await authenticate(ClientIdentity("a", "s", method), {}, SERVER) == (expected, [])
 
 
+async def test_a_workload_without_a_client_id_sends_none() -> None:
+    assert await authenticate(ClientIdentity(""), {"grant_type": "x"}, SERVER) == ({"grant_type": "x"}, [])
+
+
 KEYS = {
     "RS256": RSAKey.generate_key(2048),
     "PS256": RSAKey.generate_key(2048),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from aiohttp import web
 
 import toolcrib as tc
+from tests.oauth.issuer import sign
 from toolcrib.oauth.http import open_fetch
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -23,13 +25,13 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serve() -> AsyncIterator[tuple[str, list[web.BaseRequest]]]:
-    """Serve a port that answers everything with 200; yield its address and the requests."""
+async def serve(**headers: str) -> AsyncIterator[tuple[str, list[web.BaseRequest]]]:
+    """Serve a port that answers everything with 200 and these headers; yield its address and the requests."""
     requests: list[web.BaseRequest] = []
 
     async def respond(request: web.BaseRequest) -> web.Response:
         requests.append(request)
-        return web.Response(text="{}")
+        return web.Response(text="{}", headers={name.replace("_", "-"): value for name, value in headers.items()})
 
     runner = web.ServerRunner(web.Server(respond))
     await runner.setup()
@@ -81,6 +83,21 @@ async def test_an_invalid_host_name_is_an_error_of_the_connection(url: str) -> N
     async with open_fetch() as fetch:
         with pytest.raises(tc.ConnectError, match="the request failed"):
             await fetch("GET", url, [], b"")
+
+
+async def test_an_answer_with_a_content_encoding_that_is_not_supported_is_an_error_of_the_sign_in() -> None:
+    async with serve(Content_Encoding="br") as (address, _), open_fetch() as fetch:
+        with pytest.raises(tc.AuthError, match=f"{address}/keys: .*br"):
+            await fetch("GET", f"{address}/keys", [], b"")
+
+
+async def test_keys_with_a_content_encoding_that_is_not_supported_are_an_outage_for_a_verifier() -> None:
+    async with serve(Content_Encoding="br") as (address, _):
+        verifier = tc.TokenVerifier(address, f"{address}/mcp")
+        claims = {"iss": address, "aud": f"{address}/mcp", "sub": "ada", "exp": int(time.time()) + 60}
+        for _attempt in range(2):
+            with pytest.raises(tc.ConnectError):
+                await verifier({"authorization": f"Bearer {sign(claims)}"})
 
 
 async def test_a_given_function_is_used_as_it_is() -> None:

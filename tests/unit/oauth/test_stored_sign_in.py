@@ -167,6 +167,35 @@ def test_a_configured_client_does_not_displace_the_registered_one_of_its_issuer(
     assert stored.client_for(ISSUER) == registered and configured in stored.clients
 
 
+def test_configured_clients_keep_their_bindings_side_by_side() -> None:
+    first, second = (client(client_id=name, origin="configured") for name in ("first", "second"))
+    stored = StoredSignIn(SERVER).with_client(first).with_client(second)
+
+    assert set(stored.clients) == {first, second}
+    renewed = client(client_id="first", origin="configured", client_secret="new")
+    assert set(stored.with_client(renewed).clients) == {renewed, second}
+
+
+def test_a_configured_client_stays_with_its_tokens_when_the_registered_one_is_removed() -> None:
+    configured, tokens = client(client_id="configured", origin="configured"), token_set(client_id="configured")
+    stored = StoredSignIn(SERVER).with_client(client()).with_client(configured).with_tokens(token_set())
+
+    rest = stored.with_tokens(tokens).without_client(ISSUER)
+    assert rest.clients == (configured,) and rest.token_sets == (tokens,)
+    assert rest.without_client(ISSUER) == rest
+
+
+def test_a_new_sign_in_keeps_the_tokens_of_other_clients_that_are_still_known() -> None:
+    others = client(client_id="other", origin="configured"), client(client_id="unknown", origin="configured")
+    before = StoredSignIn(SERVER, clients=others)
+    for name in ("other", "unknown", "app"):
+        before = before.with_tokens(token_set(client_id=name))
+    newer = StoredSignIn(SERVER, clients=(client(), others[0])).with_tokens(token_set(access_token="new"))
+
+    after = before.updated(newer)
+    assert [(each.client_id, each.access_token) for each in after.token_sets] == [("app", "new"), ("other", "access")]
+
+
 def test_tokens_of_programs_are_renewed_early_without_a_refresh_token() -> None:
     assert token_set(refresh_token=None).renew_at is None
     assert token_set(refresh_token=None, is_for_program=True).renew_at is not None

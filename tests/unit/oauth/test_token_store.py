@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -415,6 +417,51 @@ async def test_a_process_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_pa
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+FORKING_HOLDER = """
+import asyncio, os, sys, toolcrib as tc
+async def main():
+    async with tc.FileTokenStore(sys.argv[1]).lock("key"):
+        child = os.fork()
+        if child == 0:
+            sys.exit()  # leaves the context of the lock
+        os.waitpid(child, 0)
+        print("held", flush=True)
+        sys.stdin.read()
+asyncio.run(main())
+"""
+
+
+async def test_a_forked_process_that_ends_does_not_release_the_lock_of_its_parent(tmp_path: Path) -> None:
+    store = tc.FileTokenStore(tmp_path / "tokens")
+    words = [sys.executable, "-c", FORKING_HOLDER, str(store.folder)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert await asyncio.to_thread(process.stdout.readline) == b"held\n"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1), store.lock("key"):
+                raise AssertionError("the lock is held")
+        await asyncio.to_thread(process.communicate)
+    async with asyncio.timeout(BOUND), store.lock("key"):
+        pass
+
+
+async def test_a_file_system_without_locks_is_reported_and_leaves_no_open_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    store = tc.FileTokenStore(tmp_path / "tokens")
+    opened = set()
+    monkeypatch.setattr(fcntl, "flock", fails)
+    for _ in range(3):
+        with pytest.raises(tc.ConfigError, match=r"expected a file system with locks, got No locks.*local disk"):
+            async with store.lock("key"):
+                raise AssertionError
+        opened.add(len(os.listdir("/proc/self/fd")))
+    assert len(opened) == 1
 
 
 # ---- encryption ------------------------------------------------------------------------------------------------

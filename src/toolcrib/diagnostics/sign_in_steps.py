@@ -10,7 +10,7 @@ from ..config import HttpServer, ServerConfig, SseServer, mask_urls
 from ..errors import AuthError, ConfigError, ToolcribError
 from ..oauth.challenge import parse_challenges
 from ..oauth.http import Fetch, get_document
-from ..oauth.issuer_discovery import fetch_resource_metadata, is_local
+from ..oauth.issuer_discovery import fetch_resource_metadata, find_legacy_metadata, is_local
 from ..oauth.providers import OAuth
 from ..oauth.well_known import (
     PKCE_METHOD,
@@ -104,8 +104,7 @@ async def publishes_oauth_metadata(config: ServerConfig) -> bool:
 async def _examine_sign_in(report: ServerReport, config: Web, error: AuthError) -> str | None:
     """Report how a person can sign in to a server, step by step; return the step that makes it impossible."""
     async with open_fetch_for(config) as fetch:
-        issuers = await _examine_resource(report, config, fetch, error)
-        for issuer in issuers:
+        for issuer in await _examine_resource(report, config, fetch, error):
             await _examine_issuer(report, config, fetch, issuer)
     blocking = next((step for step in ("resource", "issuer", "sign-in") if _is_broken(report, step)), None)
     if not _is_broken(report, "sign-in"):
@@ -119,7 +118,10 @@ def _is_broken(report: ServerReport, step: str) -> bool:
     return Verdict.BROKEN in verdicts and Verdict.FINE not in verdicts
 
 
-async def _examine_resource(report: ServerReport, config: Web, fetch: Fetch, error: AuthError) -> tuple[str, ...]:
+async def _examine_resource(
+    report: ServerReport, config: Web, fetch: Fetch, error: AuthError
+) -> tuple[str | None, ...]:
+    """Report the resource metadata of a server, and return its issuers; None is the origin of a legacy server."""
     report.on_step("resource")
     chosen = (config.oauth or {}).get("issuer")
     challenge = parse_challenges([error.challenge or ""])
@@ -132,7 +134,7 @@ async def _examine_resource(report: ServerReport, config: Web, fetch: Fetch, err
         path = urlsplit(config.url).path
         text = f"no metadata at /.well-known/oauth-protected-resource{path}; its own origin is tried"
         report.warn("resource", text, "ask its operator to publish resource metadata (RFC 9728)")
-        return (chosen or origin_of(config.url),)
+        return (None,)
     if chosen is not None and found.authorization_servers and chosen not in found.authorization_servers:
         names = ", ".join(map(mask_urls, found.authorization_servers))
         text = f"the settings choose the issuer {mask_urls(chosen)}, but its metadata names {names}"
@@ -147,14 +149,18 @@ async def _examine_resource(report: ServerReport, config: Web, fetch: Fetch, err
     return found.authorization_servers if chosen is None else (chosen,)
 
 
-async def _examine_issuer(report: ServerReport, config: Web, fetch: Fetch, issuer: str) -> None:
+async def _examine_issuer(report: ServerReport, config: Web, fetch: Fetch, issuer: str | None) -> None:
     report.on_step("issuer")
-    shown = report.said(mask_urls(issuer))
-    assume_pkce = bool((config.oauth or {}).get("assume_pkce"))
+    given = config.oauth or {}
+    shown = report.said(mask_urls(issuer or given.get("issuer") or origin_of(config.url)))
+    assume_pkce = bool(given.get("assume_pkce"))
+    found: ServerMetadata | None
     try:
-        found = await fetch_server_metadata(
-            fetch, issuer, allow_loopback=is_local(config.url), needs_pkce=not assume_pkce
-        )
+        if issuer is None:
+            found = await find_legacy_metadata(fetch, config.url, given.get("issuer"), assume_pkce)
+        else:
+            local = is_local(config.url)
+            found = await fetch_server_metadata(fetch, issuer, allow_loopback=local, needs_pkce=not assume_pkce)
     except ToolcribError as exc:
         report.broken(
             "issuer", report.said(exc.message), "ask its operator to correct the metadata, or try again later"
@@ -164,7 +170,7 @@ async def _examine_issuer(report: ServerReport, config: Web, fetch: Fetch, issue
         report.broken(
             "issuer", f"{shown} publishes no metadata", "ask the operator of the server to correct its issuer"
         )
-    elif not found.has_pkce and not assume_pkce:
+    elif not found.has_pkce and not assume_pkce and issuer is not None:
         text = f"{shown} does not state that it supports PKCE with {PKCE_METHOD}"
         report.broken("issuer", text, "if you know that it does, set assume_pkce = true in oauth")
     elif (way := _identification(found, config)) is None:

@@ -112,7 +112,7 @@ async def discover(
                 "authorisation server cannot be discovered",
                 status=401,
             )
-        found = await _legacy_metadata(fetch, server_url, issuer, assume_pkce)
+        found = await find_legacy_metadata(fetch, server_url, issuer, assume_pkce)
     else:
         issuers = _candidates(resource, issuer, known_issuers)
         found = await _first_usable(fetch, issuers, known_issuers, local, assume_pkce)
@@ -172,8 +172,11 @@ def _check_usable(metadata: ServerMetadata, assume_pkce: bool) -> None:
         )
 
 
-async def _legacy_metadata(fetch: Fetch, server_url: str, issuer: str | None, assume_pkce: bool) -> ServerMetadata:
-    """Return the metadata at the server's origin, else the default endpoints there (revision 2025-03-26)."""
+async def find_legacy_metadata(fetch: Fetch, server_url: str, issuer: str | None, assume_pkce: bool) -> ServerMetadata:
+    """Return the metadata at the server's origin, else the default endpoints there (revision 2025-03-26).
+
+    `issuer` replaces the origin. Raises `AuthError` if a sign-in cannot use what is found.
+    """
     origin = origin_of(server_url)
     get = partial(fetch_server_metadata, fetch, allow_loopback=is_local(server_url), needs_pkce=not assume_pkce)
     try:

@@ -192,7 +192,7 @@ def test_a_new_sign_in_keeps_the_tokens_of_other_clients_that_are_still_known() 
         before = before.with_tokens(token_set(client_id=name))
     newer = StoredSignIn(SERVER, clients=(client(), others[0])).with_tokens(token_set(access_token="new"))
 
-    after = before.updated(newer)
+    after = before.merge(newer)
     assert [(each.client_id, each.access_token) for each in after.token_sets] == [("app", "new"), ("other", "access")]
 
 

@@ -95,19 +95,6 @@ async def test_an_answer_is_used_once() -> None:
     assert grant_types(server) == ["authorization_code"]
 
 
-async def test_an_answer_to_another_attempt_does_not_end_the_current_one() -> None:
-    async with AuthorizationServer() as server:
-        auth = person(interact=None)
-        with pytest.raises(tc.AuthError) as caught:
-            await sign_in(server, auth)
-        assert caught.value.authorization_url is not None
-        with pytest.raises(tc.AuthError, match="another state"):
-            await auth.finish_sign_in(server.url, "http://127.0.0.1/callback?code=forged&state=forged")
-        await auth.finish_sign_in(server.url, await agree(caught.value.authorization_url))
-
-    assert grant_types(server) == ["authorization_code"]
-
-
 async def test_without_a_person_the_error_names_the_missing_scopes() -> None:
     async with AuthorizationServer() as server:
         store = tc.MemoryTokenStore()

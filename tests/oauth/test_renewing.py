@@ -643,41 +643,6 @@ async def test_clients_with_other_ids_keep_their_own_tokens_in_one_store() -> No
         assert [each and each.client_id for each in statuses] == ["a", "b"]
 
 
-async def test_tokens_of_a_former_issuer_are_not_used_when_those_of_the_present_one_are_revoked() -> None:
-    async with AuthorizationServer(requires_resource=False) as old, AuthorizationServer() as server:
-        async with asyncio.timeout(BOUND):
-            auth, person = sign_ins()
-            server.trusted.append(old)
-            server.change(authorization_servers=(old.issuer,))
-            await connect_and_call(server.url, auth)
-            server.trusted.clear()
-            server.change(authorization_servers=(server.issuer,))
-            await connect_and_call(server.url, auth)
-            before = len(old.requests)
-            server.revoke_all()
-            await connect_and_call(server.url, auth)
-        assert len(old.requests) == before
-        assert [each.startswith(server.issuer) for each in person.urls] == [False, True, True]
-
-
-async def test_a_secret_goes_only_to_the_issuer_that_it_is_configured_for() -> None:
-    async with AuthorizationServer(requires_resource=False) as old, AuthorizationServer() as server:
-        async with asyncio.timeout(BOUND):
-            for each, secret in ((old, "old"), (server, "CANARY")):
-                each.change(metadata_changes={"token_endpoint_auth_methods_supported": ["client_secret_post"]})
-                each.add_client("app", "client_secret_post", secret=secret, redirect_uris=REDIRECTS)
-            store, given = tc.MemoryTokenStore(), {"client_id": "app", "interact": agree}
-            server.trusted.append(old)
-            server.change(authorization_servers=(old.issuer,))
-            await connect_and_call(server.url, tc.OAuth(client_secret="old", store=store, **given))
-            server.change(authorization_servers=(server.issuer,))
-            old.expire_tokens()
-            auth = tc.OAuth(client_secret="CANARY", issuer=server.issuer, store=store, **given)
-            await connect_and_call(server.url, auth)
-            await asyncio.gather(auth.logout(server.url), return_exceptions=True)
-        assert not [each for each in old.requests if "CANARY" in str(each.params)]
-
-
 @pytest.mark.parametrize("expired", [False, True], ids=["valid", "expired"])
 async def test_tokens_of_another_issuer_than_the_configured_one_are_not_used(expired: bool) -> None:
     async with AuthorizationServer(requires_resource=False) as other, AuthorizationServer() as server:

@@ -20,6 +20,12 @@ def is_async(function: Any) -> bool:
     )
 
 
+async def call_function(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function of the program and return its result. Blocking ones run in a thread, async ones are awaited."""
+    result = function(*args) if is_async(function) else await in_daemon_thread(lambda: function(*args))
+    return await result if inspect.isawaitable(result) else result
+
+
 def in_daemon_thread(work: Callable[[], R]) -> asyncio.Future[R]:
     """Run `work` in a separate thread, with the caller's context variables, and return a future of its result.
 

@@ -38,7 +38,7 @@ MAX_OFFERS: Final = 2
 async def with_stored_sign_in(entry: ServerEntry) -> ServerEntry:
     """Return the entry of a server with its stored sign-in, if there is one.
 
-    Without a stored one, the server's own rejection tells the user that a sign-in is needed; commands do not start one.
+    Without a stored one, the server's 401 response is reported, with a hint; commands do not start a sign-in.
     """
     config = entry.config
     if obstacle_to_sign_in(entry) is not None or not isinstance(config, HttpServer | SseServer):
@@ -78,17 +78,13 @@ async def _sign_in(
     entry: ServerEntry, interact: Interact, scopes: Sequence[str], timeout: float | None
 ) -> SignInStatus | None:
     from ..client.client import Client  # noqa: PLC0415  # slow
-    from ..oauth.account import Account  # noqa: PLC0415
-    from ..oauth.token_store import FileTokenStore, MemoryTokenStore  # noqa: PLC0415  # only for remote servers
+    from ..oauth.staged_sign_in import StagedSignIn  # noqa: PLC0415  # only for remote servers
+    from ..oauth.token_store import FileTokenStore  # noqa: PLC0415
 
     config = entry.config
     assert isinstance(config, HttpServer | SseServer)
-    # An earlier sign-in is kept until this one has succeeded.
-    fresh, kept = MemoryTokenStore(), FileTokenStore()
-    account = Account(config.url, "", kept)
-    # The issuers that clients are bound to are known from the start: a secret must not go to another one.
-    await Account(config.url, "", fresh).save(replace(await account.load(), token_sets=()))
-    provider = make_provider(config, interact=interact, store=fresh, scopes=scopes)
+    staged = await StagedSignIn.begin(config.url, FileTokenStore())
+    provider = make_provider(config, interact=interact, store=staged.store, scopes=scopes)
     options: dict[str, Any] = {} if timeout is None else {"connect_timeout": timeout, "discovery_timeout": timeout}
     client = Client(as_singleton(replace(config, oauth=None)), name=entry.name, auth=provider, **options)
     client.on(SignInStarted, lambda event: _announce(event, interact))
@@ -97,9 +93,7 @@ async def _sign_in(
             await _list_tools(client)  # some servers require a sign-in only here
     status = await provider.status(config.url)
     if status is not None:
-        stored = await Account(config.url, "", fresh).load()
-        async with account.lock():
-            await account.save((await account.load()).merge(stored))
+        await staged.commit()
     return status
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from .._util.threads import in_daemon_thread, is_async
+from .._util.threads import call_function, is_async
 from ..catalog.routing import Route
 from ..errors import AccessDenied, ToolcribError, UsageError
 from ..policy.globs import Glob
@@ -139,9 +138,7 @@ async def ask_approver(approve: Approve, call: ToolCall, rule: str) -> ToolCall:
     Only True and a `ToolCall` approve; any other value, and an exception, denies.
     """
     try:
-        verdict: object = approve(call) if is_async(approve) else await in_daemon_thread(lambda: approve(call))
-        if inspect.isawaitable(verdict):
-            verdict = await verdict
+        verdict: object = await call_function(approve, call)
     except ToolcribError:
         raise
     except Exception as exc:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import inspect
 import os
 import secrets
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote_plus
 
-from .._util.threads import in_daemon_thread, is_async
+from .._util.threads import call_function
 from ..config import wrong
 from ..errors import AuthError, ConfigError
 from .well_known import ServerMetadata
@@ -24,7 +23,6 @@ BASIC: Final = "client_secret_basic"
 POST: Final = "client_secret_post"
 NONE: Final = "none"
 PRIVATE_KEY_JWT: Final = "private_key_jwt"
-METHODS: Final = (BASIC, POST, NONE, PRIVATE_KEY_JWT)
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_SECONDS: Final = 300
 """The life of an assertion that authenticates the client."""
@@ -123,10 +121,7 @@ async def _client_assertion(client: ClientIdentity, metadata: ServerMetadata) ->
     key = client.private_key
     assert key is not None
     if callable(key):
-        # In a thread: it may ask a hardware module or a service.
-        signed: object = key(claims) if is_async(key) else await in_daemon_thread(lambda: key(claims))
-        if inspect.isawaitable(signed):
-            signed = await signed
+        signed = await call_function(key, claims)
         if not isinstance(signed, str):
             raise AuthError(f"private_key: expected a function that returns a JWT, got {type(signed).__name__}")
         return signed

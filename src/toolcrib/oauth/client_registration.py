@@ -12,7 +12,7 @@ from .._version import __version__
 from ..config import mask_urls
 from ..errors import AuthError, ConfigError
 from ..protocol.sanitize import one_line
-from .client_auth import BASIC, METHODS, NONE, POST, PRIVATE_KEY_JWT, ClientIdentity
+from .client_auth import BASIC, NONE, POST, ClientIdentity
 from .http import Fetch, check_available, is_secure, read_object
 from .well_known import ServerMetadata
 
@@ -90,7 +90,7 @@ def _registered(answer: dict[str, Any], metadata: ServerMetadata, redirect_uri: 
     secret = secret if isinstance(secret, str) else None
     default = asked if asked == NONE or secret is not None else NONE
     method = answer.get("token_endpoint_auth_method", default if secret is None or asked != NONE else BASIC)
-    if method not in METHODS or method == PRIVATE_KEY_JWT or (method in (BASIC, POST) and secret is None):
+    if method not in (BASIC, POST, NONE) or (method in (BASIC, POST) and secret is None):
         raise AuthError(
             f"{mask_urls(metadata.issuer)}: the registration gave the client a token_endpoint_auth_method that it "
             f"cannot use: {one_line(str(method))}. Register a client there by hand and set client_id=",

@@ -99,11 +99,7 @@ async def open_fetch(given: Fetch | None = None) -> AsyncIterator[Fetch]:
         async def fetch(method: str, url: str, headers: Headers, body: bytes) -> HttpParts:
             try:
                 return await exchange(session, method, url, headers, body, proxy=proxy_of_environment(url))
-            except (
-                aiohttp.ClientError,
-                OSError,
-                ValueError,
-            ) as exc:  # TimeoutError is an OSError
+            except (aiohttp.ClientError, OSError, ValueError) as exc:  # TimeoutError is an OSError
                 words = one_line(mask_urls(str(exc))) or type(exc).__name__
                 failure = ConnectError(f"{mask_urls(url)}: the request failed: {words}")
             raise failure  # outside the handler: `exc` may contain the whole URL

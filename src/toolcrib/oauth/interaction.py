@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import sys
 import webbrowser
@@ -12,7 +11,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from .._util.net import is_loopback
-from .._util.threads import in_daemon_thread, is_async
+from .._util.threads import call_function, in_daemon_thread
 from ..errors import AuthError, ConfigError
 from .authorization import AuthorizationAttempt, read_redirect
 from .loopback_listener import LoopbackListener
@@ -32,7 +31,7 @@ Interact = Literal["browser", "paste", "auto"] | InteractFunction | None
 def check_interact(interact: object) -> None:
     """Raise `ConfigError` unless this is a valid value of `interact`."""
     if interact is not None and not callable(interact) and interact not in ("browser", "paste", "auto"):
-        expected = '"browser", "paste", a function, or None'
+        expected = '"auto", "browser", "paste", a function, or None'
         raise ConfigError(f"interact: expected {expected}, got {interact!r:.100}", key="interact", expected=expected)
 
 
@@ -46,9 +45,7 @@ def choose_interaction(interact: Interact, redirect_uri: str | None = None) -> I
     """Return what `"auto"` means here: a browser with a display, pasting on a terminal, else None."""
     if interact != "auto":
         return interact
-    if not can_listen(redirect_uri):
-        return "paste" if _has_terminal() else None
-    if os.environ.get("BROWSER") or _has_display():
+    if can_listen(redirect_uri) and (os.environ.get("BROWSER") or _has_display()):
         return "browser"
     return "paste" if _has_terminal() else None
 
@@ -98,9 +95,7 @@ async def _ask_in_browser(attempt: AuthorizationAttempt, listener: LoopbackListe
 
 
 async def _ask_function(function: InteractFunction, url: str) -> Mapping[str, str]:
-    answer: object = function(url) if is_async(function) else await in_daemon_thread(lambda: function(url))
-    if inspect.isawaitable(answer):
-        answer = await answer
+    answer = await call_function(function, url)
     if isinstance(answer, str):
         return read_redirect(answer)
     if isinstance(answer, Mapping) and all(value is None or isinstance(value, str) for value in answer.values()):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from .._util.threads import in_daemon_thread, is_async
+from .._util.threads import call_function
 from ..config import check_text, mask_urls
 from ..errors import AuthError
 from ..types import Unset
@@ -239,10 +238,7 @@ async def _metadata(fetch: Fetch, issuer: str, allow_loopback: bool) -> ServerMe
 async def _value(given: Assertion, audience: str) -> str:
     if isinstance(given, str):
         return given
-    # In a thread: such functions read files, or ask services that may be slow.
-    value: object = given(audience) if is_async(given) else await in_daemon_thread(lambda: given(audience))
-    if inspect.isawaitable(value):
-        value = await value
+    value = await call_function(given, audience)
     if not isinstance(value, str) or not value:
         raise AuthError(f"expected a function that returns a token, got {type(value).__name__}")
     return value

@@ -35,14 +35,22 @@ async def open_and_commit(url: str) -> None:
         print(await store.commit([]))
 
 
+def report(line: str) -> None:
+    """Write a line in one piece: a process that is killed meanwhile has written all of it or nothing.
+
+    `print` writes the end of the line separately where PYTHONUNBUFFERED is set.
+    """
+    os.write(sys.stdout.fileno(), f"{line}\n".encode())
+
+
 async def commit_for_ever(url: str) -> None:
-    """Commit registrations, and print the number of each before and after."""
+    """Commit registrations, and report the number of each before and after."""
     async with await open_store(url) as store:
         for number in range(1_000_000):
             name = f"{os.getpid()}-{number}"
-            print(f"began {name}", flush=True)
+            report(f"began {name}")
             await store.commit(make_registration(name))
-            print(f"committed {name}", flush=True)
+            report(f"committed {name}")
 
 
 def commit_in_forks(url: str) -> None:
@@ -55,10 +63,10 @@ def commit_in_forks(url: str) -> None:
     while sys.stdin.readline():
         pid = os.fork()
         if pid == 0:
+            report(f"started {os.getpid()}")
             asyncio.run(commit_for_ever(url))
-        print(f"started {pid}", flush=True)
         os.waitpid(pid, 0)
-        print("ended", flush=True)
+        report("ended")
 
 
 async def expect_failure(store: SqlStore, words: tuple[str, ...], number: str) -> None:

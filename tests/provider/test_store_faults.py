@@ -344,6 +344,7 @@ async def test_a_process_that_is_killed_in_the_middle_of_writes_leaves_only_whol
             await asyncio.sleep(chance.random() * 0.03)  # not a wait for something: any moment is right
             os.kill(pid, signal.SIGKILL)
             while (line := child.stdout.readline()) != "ended\n":
+                assert line, "the forking process has ended"
                 began.append(line.split())
             committed |= {f"s{name}" for word, name in began if word == "committed"}
             change, counts = await count_tools(store_url)

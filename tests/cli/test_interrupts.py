@@ -30,7 +30,7 @@ def interrupted(screen: Terminal, press: str = "c") -> None:
     assert begun
     before = time.monotonic()
     screen.press(press)
-    assert screen.exit_code() == 130
+    assert screen.exit_code() == 130, screen.text
     assert time.monotonic() - before < QUICK
     _, alive = psutil.wait_procs(begun, timeout=QUICK)
     assert not alive
@@ -60,7 +60,7 @@ def test_while_arguments_are_typed(tmp_path: Path) -> None:
         screen.until('{"text":')
         screen.until(lambda _: _sleeps(screen))
         screen.press("c")
-        assert screen.exit_code() == 130
+        assert screen.exit_code() == 130, screen.text
     assert "Traceback" not in screen.text
 
 
@@ -86,7 +86,7 @@ def test_when_asked_for_approval(tmp_path: Path) -> None:
     with terminal("call", "f", cwd=tmp_path) as screen:
         screen.until("Call it?")
         screen.press("c")
-        assert screen.exit_code() == 130
+        assert screen.exit_code() == 130, screen.text
     assert "Traceback" not in screen.text
 
 
@@ -101,7 +101,7 @@ def test_while_an_in_process_function_blocks(tmp_path: Path) -> None:
         screen.until("0:00:0")
         before = time.monotonic()
         screen.press("c")
-        assert screen.exit_code() == 130
+        assert screen.exit_code() == 130, screen.text
     assert time.monotonic() - before < QUICK and "Traceback" not in screen.text
 
 

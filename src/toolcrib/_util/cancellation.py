@@ -30,8 +30,9 @@ class OwnCancellation:
         task = asyncio.current_task(loop)
         assert task is not None, "only a task can be cancelled"
         self._task: asyncio.Task[Any] | None = task
-        # Not always 0: a cancelled task may be cleaning up.
-        self._before = task.cancelling()
+        # Not always 0: a cancelled task may be cleaning up. A cancellation that was requested but not yet delivered,
+        # such as by Ctrl-C while the task was running, is still to come: it belongs to what happens from here on.
+        self._before = task.cancelling() - getattr(task, "_must_cancel", False)
         self._counted = 0
         self.requested = False
         """Whether `cancel` was called."""

@@ -207,6 +207,34 @@ async def test_a_task_that_is_cancelled_before_it_starts_runs_nothing() -> None:
     assert job.cancellation is None
 
 
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("cleans_up", [False, True], ids=["first", "cleaning-up"])
+async def test_a_cancellation_that_was_requested_before_and_not_yet_delivered_reaches_the_caller(
+    times: int, cleans_up: bool
+) -> None:
+    """As by a signal handler, which runs in the middle of a task, such as that of asyncio.run for Ctrl-C."""
+
+    async def outcome() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        for _ in range(times):
+            task.cancel()
+        return await Job().outcome()
+
+    async def clean_up() -> str:
+        try:
+            await for_ever()
+        except asyncio.CancelledError:
+            return await outcome()
+        raise AssertionError
+
+    task = asyncio.create_task(observed(clean_up if cleans_up else outcome))
+    await turn()
+    if cleans_up:
+        task.cancel()
+    assert await task == ("caller", times + cleans_up)
+
+
 # ---- together with asyncio's own constructs ------------------------------------------------------------------
 
 

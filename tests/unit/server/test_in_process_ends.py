@@ -30,6 +30,21 @@ async def test_a_cancelled_caller_cancels_the_tool(mode: Any) -> None:
         assert (await client.call_tool("add", {"a": 2, "b": 3})).data == 5
 
 
+async def test_a_caller_that_was_cancelled_just_before_the_call_gets_that_and_no_error_of_the_tool() -> None:
+    sample = SampleServer()
+    async with tc.Client(sample.server) as client:
+
+        async def caller() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()  # as Ctrl-C does: it is delivered at the next await
+            await client.call_tool("wait")
+
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.create_task(caller())
+        assert (await client.call_tool("add", {"a": 2, "b": 3})).data == 5
+
+
 @both
 async def test_a_deadline_stops_the_tool_and_only_the_call(mode: Any) -> None:
     clock, sample = Clock(), SampleServer()

@@ -31,6 +31,13 @@ async def sign_in(server: AuthorizationServer, auth: tc.OAuth | None = None, **o
         assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
 
 
+def delegate(server: AuthorizationServer, issuer: AuthorizationServer) -> None:
+    """Let the server name, and accept the tokens of, this authorisation server only."""
+    issuer.trusted = [server]
+    server.change(authorization_servers=(issuer.issuer,))
+    server.trusted = [issuer]
+
+
 def paths(server: AuthorizationServer) -> list[str]:
     """Return the paths of the documents that were requested."""
     return [each.path for each in server.requests if "/.well-known/" in each.path or "metadata" in each.endpoint]
@@ -376,9 +383,7 @@ async def test_tokens_of_a_former_authorisation_server_stay_stored_and_are_not_u
     async with AuthorizationServer() as old, AuthorizationServer() as new, AuthorizationServer() as server:
         store = tc.MemoryTokenStore()
         for each in (old, new):
-            each.trusted = [server]
-            server.change(authorization_servers=(each.issuer,))
-            server.trusted = [each]
+            delegate(server, each)
             await sign_in(server, person(store=store))
         token = (old.counters["token"], set(old.tokens.access))
         server.requests.clear()
@@ -398,9 +403,7 @@ async def test_tokens_of_a_former_authorisation_server_are_not_used_after_those_
     async with AuthorizationServer() as old, AuthorizationServer() as new, AuthorizationServer() as server:
         store = tc.MemoryTokenStore()
         for each in (old, new):
-            each.trusted = [server]
-            server.change(authorization_servers=(each.issuer,))
-            server.trusted = [each]
+            delegate(server, each)
             await sign_in(server, person(store=store))
         before = old.counters["token"]
         server.requests.clear()

@@ -543,16 +543,21 @@ class FullStore(tc.MemoryTokenStore):
         await super().save(key, text)
 
 
+async def fail_to_store(server: AuthorizationServer, client: tc.Client, store: FullStore) -> None:
+    """Call, and call again with a token that has expired; the new ones cannot be stored."""
+    await call(client)
+    server.expire_tokens()
+    store.is_full = True
+    with pytest.raises(tc.ConfigError, match="disk is full"):
+        await call(client)
+
+
 async def test_new_tokens_are_used_even_if_they_cannot_be_stored() -> None:
     async with AuthorizationServer() as server, asyncio.timeout(BOUND):
         store = FullStore()
         auth, person = sign_ins(store)
         async with tc.Client(server.url, auth=auth) as client:
-            await call(client)
-            server.expire_tokens()
-            store.is_full = True
-            with pytest.raises(tc.ConfigError, match="disk is full"):
-                await call(client)
+            await fail_to_store(server, client, store)
             assert await call(client) == "x"
         assert person.asked == 1 and list(server.presentations.values()) == [1]
 
@@ -562,11 +567,7 @@ async def test_a_refresh_token_whose_successor_could_not_be_stored_is_not_used_a
         store = FullStore()
         auth, person = sign_ins(store)
         async with tc.Client(server.url, auth=auth) as client:
-            await call(client)
-            server.expire_tokens()
-            store.is_full = True
-            with pytest.raises(tc.ConfigError, match="disk is full"):
-                await call(client)
+            await fail_to_store(server, client, store)
             store.is_full = False
             assert await auth.status(server.url) is not None  # reads the store, which has the used one
             server.expire_tokens()

@@ -97,8 +97,9 @@ class CrossAppGrant:
     issuer: str
     client: ClientIdentity
     identity_provider: str
-    """Its issuer, or its token endpoint if `identity_endpoint` is set."""
+    """The issuer of the person's token."""
     identity_endpoint: str | None
+    """The token endpoint of the identity provider; None if its metadata says."""
     identity_client: ClientIdentity
     subject: Assertion = field(repr=False)
     subject_type: str

@@ -228,7 +228,9 @@ async def test_an_event_tells_that_a_person_is_asked() -> None:
 
 @pytest.mark.parametrize("value", [tc.OAuth, tc.ClientCredentials])
 def test_a_class_in_place_of_a_provider_is_rejected(value: Any) -> None:
-    with pytest.raises(tc.ConfigError, match=rf"auth: expected an object, such as {value.__name__}\(\)") as caught:
+    with pytest.raises(
+        tc.ConfigError, match=rf"auth: expected an object, such as {value.__name__}\(\), got a class"
+    ) as caught:
         tc.Client("https://tools.example.com/mcp", auth=value)
     assert caught.value.key == "auth"
 

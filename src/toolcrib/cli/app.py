@@ -145,7 +145,7 @@ def run(arguments: Sequence[str]) -> int:
         return Exit.INTERRUPTED
     except Exception as exc:  # noqa: BLE001  # the last place that can report it in one line
         if isinstance(exc, CliError) and exc.code is Exit.USAGE and not exc.hint:
-            exc.hint = _help_hint(_command_in(own))
+            exc.hint = _help_hint(own)
         code = tell(exc, debug=debug)
     return _flushed(code if isinstance(code, int) else Exit.OK)
 
@@ -168,8 +168,8 @@ def _hint_for(error: click.UsageError, own: list[str]) -> str:
         name = error.option_name.lstrip("-")
         return dashes_hint(own) or f"an argument of the tool is written as key=value, such as {name}=VALUE"
     if isinstance(error, click.NoSuchOption) and command is not None and command.starts_servers:
-        return dashes_hint(own) or _help_hint(command)
-    return _help_hint(command)
+        return dashes_hint(own) or _help_hint(own)
+    return _help_hint(own)
 
 
 def _command_in(own: list[str]) -> LazyCommand | None:
@@ -177,8 +177,10 @@ def _command_in(own: list[str]) -> LazyCommand | None:
     return COMMANDS.get(" ".join(words[:2])) or COMMANDS.get("".join(words[:1]))
 
 
-def _help_hint(command: click.Command | None) -> str:
-    return f"`toolcrib {f'{command.name} ' if command is not None else ''}--help` shows its usage"
+def _help_hint(own: list[str]) -> str:
+    command = _command_in(own)
+    name = command.name if command is not None else next((word for word in own[:1] if word in GROUPS), None)
+    return f"`toolcrib {f'{name} ' if name else ''}--help` shows its usage"
 
 
 def _prepare(debug: bool) -> None:

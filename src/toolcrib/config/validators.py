@@ -30,6 +30,7 @@ _KINDS = (
     (str, "a string"),
     (Mapping, "an object"),
     (list | tuple, "a list"),
+    (type, "a class"),
 )
 
 

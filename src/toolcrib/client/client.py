@@ -128,10 +128,8 @@ class Client(AsyncOnly):
         """Return the provider with events about sign-ins; providers of other libraries have none."""
         if not hasattr(auth, "for_client"):
             return auth
-        return auth.for_client(self._note_sign_in, allow_legacy=self._settings.mode in ("auto", "legacy"))
-
-    def _note_sign_in(self, issuer: str | None) -> None:
-        self._supervisor.note_sign_in(issuer)  # which is created after the provider
+        note = lambda issuer: self._supervisor.note_sign_in(issuer)  # noqa: E731, PLW0108  # it is created later
+        return auth.for_client(note, allow_legacy=self._settings.mode in ("auto", "legacy"))
 
     # ---- the connection --------------------------------------------------------------------------------------
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -58,18 +61,19 @@ def test_while_arguments_are_typed(tmp_path: Path) -> None:
     with terminal("call", "echo", "-", "--", *DEMO, cwd=tmp_path, echo=True) as screen:
         screen.type('{"text":')
         screen.until('{"text":')
-        screen.until(lambda _: _sleeps(screen))
+        screen.until(lambda _: _unread_bytes(screen) == 0)
         screen.press("c")
         assert screen.exit_code() == 130, screen.text
     assert "Traceback" not in screen.text
 
 
-def _sleeps(screen: Terminal) -> bool:
-    """Return whether it waits for input, with everything loaded: some CPU time was used, and now none is."""
-    process = psutil.Process(screen.child.pid)
-    used = process.cpu_times().user
-    screen.read(0.5)
-    return used > 0.1 and process.cpu_times().user == used and process.status() == psutil.STATUS_SLEEPING
+def _unread_bytes(screen: Terminal) -> int:
+    """Return the size of the typed lines that the program has not read yet."""
+    opened = os.open(psutil.Process(screen.child.pid).terminal(), os.O_RDONLY | os.O_NOCTTY)
+    try:
+        return int.from_bytes(fcntl.ioctl(opened, termios.FIONREAD, bytes(4)), sys.byteorder)
+    finally:
+        os.close(opened)
 
 
 def test_in_the_middle_of_a_question(tmp_path: Path) -> None:

@@ -135,6 +135,8 @@ async def test_anyone_can_read_the_metadata(transport: str, path: str) -> None:
                 }
         async with place.raw.head(place.origin + WELL_KNOWN) as response:
             assert response.status == 200
+        async with place.raw.get(f"{place.origin}{WELL_KNOWN}{path}/") as response:
+            assert response.status == 200  # some clients keep a slash at the end of the server's URL
         for other in (WELL_KNOWN + "/other", "/.well-known/openid-configuration"):
             async with place.raw.get(place.origin + other) as response:
                 assert response.status == 401
@@ -181,6 +183,20 @@ async def test_a_token_with_too_few_scopes_is_told_all_of_them() -> None:
         assert 'error="insufficient_scope"' in response.headers["WWW-Authenticate"]
         assert 'scope="a b"' in response.headers["WWW-Authenticate"]
         assert (await place.post(INITIALIZE, place.headers(scope="b a"))).status == 200
+
+
+async def test_a_call_of_a_tool_that_requires_more_scopes_is_rejected_with_all_of_them() -> None:
+    async with protected(scopes=["a"], tool_scopes={"who*": ["b"]}) as place:
+        opened = await place.post(INITIALIZE, place.headers(scope="a"))
+        session = {"Mcp-Session-Id": opened.headers["Mcp-Session-Id"]}
+        response = await place.post(WHOAMI, {**session, **place.headers(scope="a c")})
+        assert response.status == 403
+        assert (await response.json())["id"] == WHOAMI["id"]
+        assert 'error="insufficient_scope"' in response.headers["WWW-Authenticate"]
+        assert 'scope="a b"' in response.headers["WWW-Authenticate"]
+        unscoped = await place.post([WHOAMI], {**session, **place.headers(scope="a")})
+        assert unscoped.status == 403
+        assert (await place.post(WHOAMI, {**session, **place.headers(scope="a b")})).status == 200
 
 
 async def test_a_token_in_the_url_and_two_tokens_are_bad_requests() -> None:
@@ -366,6 +382,31 @@ async def test_a_stream_ends_with_its_token_and_needs_a_new_one(kind: str, monke
         assert (await place.post(INITIALIZE, short)).status == 401
         async with open_notifications(kind, place, place.headers(exp=time.time() + 2 * LIFE)):
             pass
+
+
+async def test_the_stream_of_an_sse_session_stays_while_its_client_sends_newer_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(security, "MIN_STREAM_SECONDS", 0.0)
+    monkeypatch.setattr(security, "time", WallClock(LIFE - 0.3))
+    async with protected("/sse", transport="sse") as place:
+        ended = asyncio.Event()
+
+        @place.server.tool
+        async def wait() -> str:
+            await ended.wait()
+            return "done"
+
+        short, long = (place.headers(exp=time.time() + seconds) for seconds in (LIFE, 10 * LIFE))
+        async with open_stream(place, short) as kept, open_stream(place, short) as other:
+            endpoint = place.origin + await kept.read_endpoint()
+            call = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "wait", "arguments": {}}}
+            for message in (INITIALIZE, INITIALIZED, call):
+                async with place.raw.post(endpoint, json=message, headers=long) as response:
+                    assert response.status == 202
+            await other.read_to_end()  # this client has sent no newer token
+            ended.set()
+            await kept.read_until("done")
 
 
 async def test_a_key_of_another_issuer_is_refused_over_http() -> None:

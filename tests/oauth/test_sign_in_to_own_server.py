@@ -21,7 +21,7 @@ SDK_PYTHON = Path(__file__).parents[2] / ".peers/sdk2/bin/python"
 
 
 @contextlib.asynccontextmanager
-async def protected_server(issuer: AuthorizationServer, **options: Any) -> AsyncIterator[str]:
+async def protected_server(issuer: AuthorizationServer, transport: Any = "http", **options: Any) -> AsyncIterator[str]:
     """The URL of a tool server that takes the tokens of the issuer."""
     tools = tc.ToolServer("protected")
 
@@ -35,7 +35,8 @@ async def protected_server(issuer: AuthorizationServer, **options: Any) -> Async
     async with served(late) as origin:
         url = f"{origin}/mcp"
         issuer.change(resource=url)
-        late.app = tools.asgi(auth=tc.TokenVerifier(issuer=issuer.issuer, resource=url, **options))
+        verifier = tc.TokenVerifier(issuer=issuer.issuer, resource=url, **options)
+        late.app = tools.asgi(transport=transport, path="/mcp", auth=verifier)
         yield url
 
 
@@ -72,6 +73,24 @@ async def test_a_missing_scope_leads_to_a_second_consent_for_all_of_them() -> No
 
     assert answer[2] == ["mcp:read", "mcp:write"]
     assert [each.params["scope"] for each in issuer.seen("authorize")] == ["mcp:read", "mcp:read mcp:write"]
+
+
+@pytest.mark.parametrize("transport, mode", [("http", "legacy"), ("http", "2026-07-28"), ("sse", "legacy")])
+async def test_a_tool_that_requires_more_scopes_leads_to_a_second_consent(transport: str, mode: str) -> None:
+    tool_scopes = {"who*": ["mcp:write"]}
+    async with (
+        AuthorizationServer() as issuer,
+        protected_server(issuer, transport, scopes=["mcp:read"], tool_scopes=tool_scopes) as url,
+    ):
+        config = tc.SseServer(url) if transport == "sse" else tc.HttpServer(url)
+        auth = tc.OAuth(interact=agree, store=tc.MemoryTokenStore())
+        async with tc.Client(config, auth=auth, mode=mode) as client:
+            await client.list_tools()
+            assert issuer.counters["authorize"] == 1
+            answer = json.loads((await client.call_tool("whoami")).text)
+
+    assert answer[2] == ["mcp:read", "mcp:write"]
+    assert issuer.counters["authorize"] == 2
 
 
 async def test_the_client_of_the_sdk_signs_in() -> None:

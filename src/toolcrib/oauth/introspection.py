@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
 
-from ..config import mask_urls
+from ..config import check_text, mask_urls
 from ..errors import AuthError, ConfigError, ConnectError
 from .http import JSON_HEADERS, Fetch, check_available, is_secure, open_fetch, read_object
 from .well_known import fetch_server_metadata
@@ -42,6 +42,10 @@ class Introspection:
     client_secret: str = field(repr=False)
     endpoint: str | None = None
     issuer: str | None = None
+
+    def __post_init__(self) -> None:
+        check_text("introspection.client_id", self.client_id)
+        check_text("introspection.client_secret", self.client_secret)
 
 
 class TokenIntrospector:

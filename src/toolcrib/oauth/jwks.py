@@ -162,6 +162,16 @@ class IssuerKeys:
             raise ConnectError(f"issuer {mask_urls(self._issuer)}: its keys cannot be fetched: {problem}")
         return found
 
+    async def find_replaced(self, key_id: str, algorithm: str) -> list[PublicKey]:
+        """Return the keys of `find` after asking the issuer again: it may have replaced a key and kept its id, or "".
+
+        Empty if the issuer was asked a moment ago.
+        """
+        if not self._is_renewing() and not self._may_ask():
+            return []
+        await asyncio.shield(self._renew())
+        return self._known(key_id, algorithm)
+
     def _known(self, key_id: str, algorithm: str) -> list[PublicKey]:
         if self._clock() >= self._usable_until:
             return []

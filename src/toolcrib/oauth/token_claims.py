@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,6 +11,10 @@ LATEST_TIME: Final = 2**53
 """Times above it (in seconds since 1970) are not accepted: they are mistakes, and floats cannot hold them."""
 ID_TOKEN_CLAIMS: Final = ("at_hash", "c_hash")
 """Claims of ID tokens, which are issued to a client and must not be used as access tokens."""
+KIND_CLAIMS: Final = ("token_use", "token_type", "typ")
+"""The claims that name the kind of a token: those of Cognito and Hydra, of introspection responses, and of Keycloak."""
+OTHER_KINDS: Final = frozenset({"id", "id_token", "refresh", "refresh_token", "offline", "logout", "logout_token"})
+"""Kinds of tokens that are issued to clients and authorisation servers, and must not be used as access tokens."""
 CLIENT_ID_CLAIMS: Final = ("client_id", "azp", "cid", "appid")
 """The claims that name the client: the standard's, and those of OpenID Connect, Okta and Entra."""
 
@@ -33,7 +36,7 @@ class TokenPrincipal:
     client_id: str | None = None
     scopes: frozenset[str] = frozenset()
     expires_at: float | None = None
-    """Seconds since 1970; None if unknown."""
+    """When the token is no longer accepted, in seconds since 1970; None if unknown."""
     claims: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """All claims of the token, or the introspection response."""
 
@@ -65,6 +68,8 @@ class ClaimRules:
             raise TokenRejected("cnf: the token is bound to a key, and must not be used as a bearer token")
         if any(name in claims for name in ID_TOKEN_CLAIMS) or ("nonce" in claims and not _scopes(claims)):
             raise TokenRejected("this is an ID token")
+        if "events" in claims or any(str(claims.get(name)).lower() in OTHER_KINDS for name in KIND_CLAIMS):
+            raise TokenRejected("this is no access token, but another kind of token")
         subject = _text(claims, "sub")
         client_id = next((found for name in CLIENT_ID_CLAIMS if (found := _text(claims, name))), None)
         if subject is None and client_id is None:
@@ -74,13 +79,16 @@ class ClaimRules:
             None if subject == client_id else subject,
             client_id,
             _scopes(claims),
-            float(claims["exp"]) if "exp" in claims else None,
+            self._expiry(claims),
             claims,
         )
 
-    def too_old_at(self, claims: Mapping[str, Any]) -> float:
-        """Return when an accepted token exceeds the maximum age."""
-        return math.inf if self.max_age is None else float(claims["iat"]) + self.max_age + self.leeway
+    def _expiry(self, claims: Mapping[str, Any]) -> float | None:
+        """Return when an accepted token expires or exceeds the maximum age; None if neither is known."""
+        times = [claims["exp"]] if "exp" in claims else []
+        if self.max_age is not None:
+            times.append(claims["iat"] + self.max_age)
+        return float(min(times)) if times else None
 
     def _check_times(self, claims: Mapping[str, Any], now: float, needs_expiry: bool) -> None:
         expires, starts, issued = (_time(claims, name) for name in ("exp", "nbf", "iat"))

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from .._util.net import is_loopback
 from ..config import check_scopes, wrong
 from ..errors import AuthError, ConfigError
+from ..policy.globs import Glob
 from .http import Fetch, is_secure
 from .introspection import ACTIVE_SECONDS, Introspection, TokenIntrospector
 from .token_claims import ClaimRules, TokenPrincipal, TokenRejected, audiences_of
@@ -53,8 +54,10 @@ class TokenVerifier:
     Tools find its owner as `ctx.principal`, a `TokenPrincipal`. The server also publishes the metadata from which
     clients learn where to sign in. Needs the extra `oauth`.
 
-    `audiences` are accepted in `aud` besides the resource, such as the application id of Entra. `scopes_supported` are
-    scopes that clients may ask for besides `scopes`. `strict_type` accepts only tokens with the type `at+jwt`.
+    `tool_scopes` are required for calls of some tools, besides `scopes`: `{"delete_*": ["notes:write"]}`; `*` in a name
+    matches any text. Clients that lack them are asked to sign in again with them. `scopes_supported` are further scopes
+    that clients may ask for. `audiences` are accepted in `aud` besides the resource, such as the application id of
+    Entra. `strict_type` accepts only tokens with the type `at+jwt`.
     `max_age` is the maximum age of a token in seconds, `leeway` the accepted difference of clocks. `introspection` is
     needed for tokens that are not JWTs. `fetch` makes the requests to the issuer instead of aiohttp.
     """
@@ -66,6 +69,7 @@ class TokenVerifier:
         *,
         audiences: Iterable[str] = (),
         scopes: Iterable[str] = (),
+        tool_scopes: Mapping[str, Iterable[str]] | None = None,
         scopes_supported: Iterable[str] | None = None,
         algorithms: Iterable[str] | None = None,
         strict_type: bool = False,
@@ -82,6 +86,7 @@ class TokenVerifier:
         _check_kinds(leeway, max_age, strict_type, introspection, fetch)
         self.scopes = _check_scopes("scopes", scopes)
         self._required = frozenset(self.scopes)
+        self._tool_scopes = _check_tool_scopes({} if tool_scopes is None else tool_scopes)
         supported = _check_scopes("scopes_supported", scopes_supported or ())
         self._algorithms = _check_algorithms(algorithms)
         self._signed_tokens = signed_tokens
@@ -129,6 +134,12 @@ class TokenVerifier:
             message = "access_token: send it in the Authorization header, not in the URL"
             raise AuthError(message, status=400, challenge=self._challenge("invalid_request"))
 
+    def check_call(self, principal: TokenPrincipal, tool: str) -> None:
+        """Raise `AuthError` with the challenge for the client if the token lacks a scope that the tool requires."""
+        required = [scope for name, scopes in self._tool_scopes if name.matches(tool) for scope in scopes]
+        if not principal.scopes.issuperset(required):
+            raise self._insufficient((*self.scopes, *required))
+
     def _token(self, sent: str) -> str:
         if sent[:6].lower() != "bearer":  # none, or those of another scheme
             raise AuthError(_REFUSAL, status=401, challenge=self._challenge())
@@ -149,7 +160,6 @@ class TokenVerifier:
         until = time.time() + seconds
         if principal.expires_at is not None:
             until = min(until, principal.expires_at)
-        until = min(until, self._rules.too_old_at(principal.claims))
         if len(self._verified) >= MAX_VERIFIED:
             del self._verified[next(iter(self._verified))]
         self._verified[digest] = until, time.monotonic() + seconds, principal
@@ -163,14 +173,19 @@ class TokenVerifier:
             raise TokenRejected("iss: not one of the issuers")
         # The claims first, because tokens that cannot be accepted must not cause requests to the issuer.
         principal = self._rules.read(signed.claims, issuer, time.time())
-        if not signed.has_signature_of(await keys.find(signed.key_id, signed.algorithm)):
-            raise TokenRejected("the signature is not the issuer's")
-        return principal
+        found = await keys.find(signed.key_id, signed.algorithm)
+        if signed.has_signature_of(found):
+            return principal
+        if found and signed.has_signature_of(await keys.find_replaced(signed.key_id, signed.algorithm)):
+            return principal
+        raise TokenRejected("the signature is not the issuer's")
 
     async def _introspect(self, introspector: TokenIntrospector, token: str, digest: bytes) -> TokenPrincipal:
         claims = await introspector.inspect(token, digest)
         if claims is None:
             raise TokenRejected("the token is not active")
+        # Some servers write null for members that they leave out.
+        claims = {name: value for name, value in claims.items() if value is not None}
         if claims.get("iss", introspector.issuer) != introspector.issuer:
             raise TokenRejected("iss: not the issuer that was asked")
         return self._rules.read(claims, introspector.issuer, time.time(), needs_expiry=False)
@@ -178,19 +193,22 @@ class TokenVerifier:
     def _with_scopes(self, principal: TokenPrincipal) -> TokenPrincipal:
         if self._required <= principal.scopes:
             return principal
-        message = "the token lacks a scope that is required here"
-        raise AuthError(message, status=403, challenge=self._challenge("insufficient_scope"))
+        raise self._insufficient(self.scopes)
 
     # ---- challenges ------------------------------------------------------------------------------------------------
 
     def _invalid(self) -> AuthError:
         return AuthError(_REFUSAL, status=401, challenge=self._challenge("invalid_token"))
 
-    def _challenge(self, error: str | None = None) -> str:
+    def _insufficient(self, scopes: tuple[str, ...]) -> AuthError:
+        message = "the token lacks a scope that is required here"
+        return AuthError(message, status=403, challenge=self._challenge("insufficient_scope", scopes))
+
+    def _challenge(self, error: str | None = None, scopes: tuple[str, ...] | None = None) -> str:
         parts = [f'error="{error}"'] if error is not None else []
         parts.append(f'resource_metadata="{self.metadata_url}"')
-        if self.scopes:
-            parts.append(f'scope="{" ".join(self.scopes)}"')
+        if named := dict.fromkeys(self.scopes if scopes is None else scopes):
+            parts.append(f'scope="{" ".join(named)}"')
         return f"Bearer {', '.join(parts)}"
 
 
@@ -240,10 +258,10 @@ def _check_resource(resource: Any) -> bool:
 
 
 def _check_issuers(given: Any, local: bool) -> tuple[str, ...]:
-    expected = "the https URL of an authorisation server, or several"
+    expected = "the https URL of an authorisation server without query and fragment, or several"
     issuers = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
     for each in issuers or (None,):
-        if not is_secure(each, allow_loopback=local):
+        if not is_secure(each, allow_loopback=local) or {"?", "#"} & set(each):
             raise ConfigError(f"issuer: expected {expected}, got {each!r:.200}", key="issuer", expected=expected)
     return tuple(dict.fromkeys(issuers))
 
@@ -262,6 +280,12 @@ def _check_scopes(key: str, given: Iterable[str]) -> tuple[str, ...]:
         message = f"{key}: a server must not ask for offline_access; clients ask for it if they want to"
         raise ConfigError(message, key=key, expected="the scopes of this server")
     return found
+
+
+def _check_tool_scopes(given: Any) -> tuple[tuple[Glob, tuple[str, ...]], ...]:
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) and name for name in given):
+        raise wrong("tool_scopes", 'a mapping of tool names to scopes, such as {"delete_*": ["notes:write"]}', given)
+    return tuple((Glob(name), _check_scopes(f"tool_scopes[{name!r}]", scopes)) for name, scopes in given.items())
 
 
 def _check_kinds(leeway: Any, max_age: Any, strict_type: Any, introspection: Any, fetch: Any) -> None:

@@ -19,7 +19,7 @@ from joserfc.jwk import ECKey
 import toolcrib as tc
 from tests.oauth.issuer import EC, ED, OTHER, RESOURCE, RSA, Issuer, sign
 from tests.unit.oauth.conftest import TwoClocks
-from toolcrib.oauth import token_verifier
+from toolcrib.oauth import jwks, token_verifier
 from toolcrib.oauth.token_verifier import TokenVerifier
 
 METADATA_URL = "https://tools.example.com/.well-known/oauth-protected-resource/mcp"
@@ -215,6 +215,10 @@ ATTACKS = {
     "an ID token with the hash of a code": lambda issuer: issuer.token(c_hash="x"),
     "an ID token with a nonce and without scopes": lambda issuer: issuer.token(nonce="x", scope=None),
     "an ID token with a nonce and an empty scope": lambda issuer: issuer.token(nonce="x", scope=""),
+    "an ID token by its use": lambda issuer: issuer.token(token_use="id"),
+    "a refresh token by its use": lambda issuer: issuer.token(token_use="refresh_token"),
+    "a refresh token by its type": lambda issuer: issuer.token(typ="Refresh"),
+    "a logout token": lambda issuer: issuer.token(events={"http://schemas.openid.net/event/backchannel-logout": {}}),
     "neither subject nor client": lambda issuer: issuer.token(sub=None, client_id=None),
     "a subject that is a number": lambda issuer: issuer.token(sub=1),
     "a subject that is a list": lambda issuer: issuer.token(sub=["ada"]),
@@ -246,7 +250,9 @@ async def test_an_algorithm_that_is_not_allowed_is_rejected(issuer: Issuer) -> N
 
 async def test_tokens_above_the_maximum_age_are_rejected(issuer: Issuer) -> None:
     verifier = verifier_for(issuer, max_age=300)
-    assert await verified(verifier, issuer.token(iat=time.time() - 340))
+    issued = int(time.time()) - 340
+    found = await verified(verifier, issuer.token(iat=issued))
+    assert found.expires_at == issued + 300  # streams end then
     await rejected(verifier, issuer.token(iat=time.time() - 370))
     await rejected(verifier, issuer.token(iat=None))
 
@@ -493,6 +499,10 @@ def test_the_metadata_names_the_resource_its_issuers_and_its_scopes(issuer: Issu
         ("fetch", {"fetch": 5}),
         ("introspection", {"introspection": 5}),
         ("scopes_supported", {"scopes_supported": ["offline_access"]}),
+        ("tool_scopes", {"tool_scopes": ["write"]}),
+        ("tool_scopes", {"tool_scopes": {"": ["write"]}}),
+        ("tool_scopes['write'][0]", {"tool_scopes": {"write": ['a"']}}),
+        ("issuer", {"issuer": "https://login.example.com?tenant=1"}),
         ("audiences", {"audiences": "guid"}),
         ("algorithms", {"algorithms": ["HS256"]}),
         ("algorithms", {"algorithms": ["none", "RS256"]}),
@@ -511,6 +521,51 @@ def test_invalid_settings_are_named(key: str, options: dict[str, Any]) -> None:
         TokenVerifier(**{"issuer": "https://login.example.com", "resource": RESOURCE, **options})
     assert caught.value.key == key
     assert key in str(caught.value)
+
+
+@pytest.mark.parametrize("key, credentials", [("client_id", (None, "secret")), ("client_secret", ("id", ""))])
+def test_introspection_needs_credentials(key: str, credentials: tuple[Any, Any]) -> None:
+    with pytest.raises(tc.ConfigError) as caught:
+        tc.Introspection(*credentials)
+    assert caught.value.key == f"introspection.{key}"
+
+
+@pytest.mark.parametrize(
+    "tool, scopes, missing",
+    [
+        ("read", "a", None),
+        ("write_note", "a b", None),
+        ("write_note", "a", "a b"),
+        ("write_all", "a b", "a b c d"),
+        ("write_all", "a b d c", None),
+    ],
+)
+async def test_a_tool_may_require_more_scopes(issuer: Issuer, tool: str, scopes: str, missing: str | None) -> None:
+    verifier = verifier_for(issuer, scopes=["a"], tool_scopes={"write_*": ["b"], "write_all": "c d"})
+    caller = await verified(verifier, issuer.token(scope=scopes))
+    if missing is None:
+        verifier.check_call(caller, tool)
+        return
+    with pytest.raises(tc.AuthError) as caught:
+        verifier.check_call(caller, tool)
+    assert caught.value.status == 403
+    assert str(caught.value.challenge).startswith('Bearer error="insufficient_scope", resource_metadata="')
+    assert str(caught.value.challenge).endswith(f', scope="{missing}"')
+
+
+@pytest.mark.parametrize("key_id", ["ec", None])
+async def test_a_key_that_was_replaced_under_its_id_is_found(
+    issuer: Issuer, key_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier = verifier_for(issuer)
+    issuer.keys = [EC]
+    await verified(verifier, sign(issuer.claims(), kid=key_id))
+    replaced = ECKey.generate_key("P-256", {"kid": "ec"})
+    issuer.keys = [replaced]
+    renewed = sign(issuer.claims(sub="eve"), replaced, kid=key_id)
+    await rejected(verifier, renewed)  # the issuer was asked a moment ago
+    monkeypatch.setattr(jwks, "UNKNOWN_KEY_SECONDS", 0.0)
+    assert (await verified(verifier, renewed)).subject == "eve"
 
 
 def test_an_issuer_on_this_machine_needs_a_resource_on_this_machine() -> None:

@@ -114,6 +114,8 @@ async def test_only_so_many_inactive_tokens_are_remembered(issuer: Issuer, monke
         {"exp": 1},
         {"sub": None, "client_id": None},
         {"cnf": {"jkt": "x"}},
+        {"token_type": "refresh_token"},
+        {"token_use": "refresh_token"},
     ],
     ids=str,
 )
@@ -136,6 +138,11 @@ async def test_an_outage_is_not_a_wrong_token(issuer: Issuer, fault: str) -> Non
     with pytest.raises(tc.ConnectError) as caught:
         await verified(verifier_for(issuer, settings), "canary-token")
     assert "canary" not in f"{caught.value!r} {settings!r}"
+
+
+async def test_members_that_are_null_count_as_left_out(issuer: Issuer) -> None:
+    issuer.opaque["opaque"] |= {"exp": None, "nbf": None, "iat": None, "iss": None, "token_type": "Bearer"}
+    assert (await verified(verifier_for(issuer), "opaque")).expires_at is None
 
 
 async def test_the_endpoint_can_be_given(issuer: Issuer) -> None:

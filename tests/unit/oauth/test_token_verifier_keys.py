@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
+from joserfc.jwk import ECKey
 
 from tests.oauth.issuer import EC, OTHER, RSA, Issuer
 from toolcrib.errors import ConnectError
@@ -166,6 +167,18 @@ async def test_a_new_key_is_found_after_rotation(issuer: Issuer, keys: IssuerKey
     clock.now += 31
     issuer.keys = [EC, OTHER]
     assert await keys.find("other", "ES256")
+    assert issuer.requests["/keys"] == 2
+
+
+async def test_a_key_that_was_replaced_under_its_id_is_fetched_again_every_thirty_seconds(
+    issuer: Issuer, keys: IssuerKeys, clock: Clock
+) -> None:
+    (before,) = await keys.find("ec", "ES256")
+    issuer.keys = [ECKey.generate_key("P-256", {"kid": "ec"})]
+    assert await keys.find_replaced("ec", "ES256") == []
+    clock.now += 31
+    found = await asyncio.gather(*(keys.find_replaced("ec", "ES256") for _ in range(20)))
+    assert all(len(each) == 1 and each[0].key is not before.key for each in found)
     assert issuer.requests["/keys"] == 2
 
 

@@ -31,7 +31,7 @@ from .asgi import (
     text_headers,
     wait_for_disconnect,
 )
-from .security import RequestGuard, ends_with_credentials
+from .security import CredentialTimer, RequestGuard, ends_with_credentials
 from .sse_stream import HEAD, KEEP_ALIVE
 from .stream_session import StreamSession
 
@@ -59,6 +59,14 @@ class _SseSession:
         self._changed = asyncio.Event()
         self._room: asyncio.Future[None] | None = None
         self._ended = False
+        self.timer: CredentialTimer | None = None
+        """Ends the stream when the newest credentials of the client expire."""
+
+    def use_principal(self, principal: Any) -> None:
+        """Use the newer credentials of the same principal: the stream, which holds the session, ends with them."""
+        self.stream_session.use_principal(principal)
+        if self.timer is not None:
+            self.timer.renew(principal)
 
     @property
     def full(self) -> bool:
@@ -169,8 +177,9 @@ class SseApp(AsgiApp):
             _check_method(scope, "POST")
             session = self._find(scope, principal)
             message, size = await self._message(receive, headers)
+            self._guard.check_calls(message, principal)
             session.check_room()  # other messages may have been posted while this one was read
-            session.stream_session.use_principal(principal)
+            session.use_principal(principal)
             session.stream_session.feed(message, text_headers(headers), size)
             await reply(send, 202)
         else:
@@ -185,7 +194,7 @@ class SseApp(AsgiApp):
         pump = asyncio.ensure_future(session.pump(send, endpoint, self._keep_alive))
         watcher = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
-            with ends_with_credentials(principal, session.end):
+            with ends_with_credentials(principal, session.end) as session.timer:
                 await asyncio.wait([pump, watcher], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._sessions.pop(session.key, None)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -13,6 +14,8 @@ from enum import Enum
 from typing import Any, Final, Protocol, runtime_checkable
 
 from ...errors import AuthError, ConnectError
+from ...protocol import jsonrpc
+from ...protocol.jsonrpc import RequestId
 from .asgi import Headers, Refused, Scope, Send, path_of, reply, text_headers
 from .cors import ANY, CrossOriginAccess
 
@@ -53,6 +56,10 @@ class ProtectedResource(Protocol):
         """Raise `AuthError` if the query of a URL contains credentials."""
         ...
 
+    def check_call(self, principal: Any, tool: str) -> None:
+        """Raise `AuthError` if this principal may not call the tool."""
+        ...
+
 
 class RequestGuard:
     """Checks every request: its `Host` and `Origin` first, then its credentials."""
@@ -84,12 +91,27 @@ class RequestGuard:
             return await self._cors.answer_preflight(headers, send)
         if self._resource is None or method not in ("GET", "HEAD"):
             return False
-        document = self._resource.documents.get(path_of(scope))
+        document = self._resource.documents.get(path_of(scope).rstrip("/"))
         if document is None:
             return False
         self._check_seen(headers)
         await reply(send, 200, document, *DOCUMENT_HEADERS)
         return True
+
+    def check_calls(self, message: Any, principal: Any) -> None:
+        """Raise `Refused` if the principal may not call the tool of this message, or one of those of a batch."""
+        if self._resource is None:
+            return
+        for each in message if type(message) is list else (message,):
+            if type(each) is not dict or each.get("method") != "tools/call":
+                continue
+            id, params = each.get("id"), each.get("params")
+            tool = params.get("name") if type(params) is dict else None
+            if isinstance(tool, str):
+                try:
+                    self._resource.check_call(principal, tool)
+                except AuthError as exc:
+                    raise _refusal(exc, id if jsonrpc.is_id(id) and each is message else None) from exc
 
     def _check_seen(self, headers: Headers) -> None:
         pair = headers.get(b"host", b""), headers.get(b"origin", b"")
@@ -139,31 +161,62 @@ class RequestGuard:
         return principal
 
 
+class CredentialTimer:
+    """Calls `end` when the credentials of a principal expire."""
+
+    def __init__(self, principal: Any, end: Callable[[], object]) -> None:
+        self._end = end
+        self._expires_at = _expiry_of(principal)
+        self._timer: asyncio.TimerHandle | None = None
+        self._start()
+
+    def _start(self) -> None:
+        if self._expires_at < math.inf:
+            seconds = max(self._expires_at - time.time(), MIN_STREAM_SECONDS)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._end)
+
+    def renew(self, principal: Any) -> None:
+        """Start again if these credentials expire later than those before."""
+        expires_at = _expiry_of(principal)
+        if expires_at > self._expires_at:
+            self.cancel()
+            self._expires_at = expires_at
+            self._start()
+
+    def cancel(self) -> None:
+        """Call nothing any longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 @contextlib.contextmanager
-def ends_with_credentials(principal: Any, end: Callable[[], object]) -> Iterator[None]:
+def ends_with_credentials(principal: Any, end: Callable[[], object]) -> Iterator[CredentialTimer]:
     """Call `end` when the credentials of a principal expire, unless the context has exited before."""
-    expires_at = getattr(principal, "expires_at", None)
-    if isinstance(expires_at, bool) or not isinstance(expires_at, int | float):  # they do not expire
-        yield
-        return
-    seconds = max(expires_at - time.time(), MIN_STREAM_SECONDS)
-    timer = asyncio.get_running_loop().call_later(seconds, end)
+    timer = CredentialTimer(principal, end)
     try:
-        yield
+        yield timer
     finally:
         timer.cancel()
+
+
+def _expiry_of(principal: Any) -> float:
+    """Return when the credentials of a principal expire, in seconds since 1970."""
+    expires_at = getattr(principal, "expires_at", None)
+    if isinstance(expires_at, int | float) and not isinstance(expires_at, bool):
+        return expires_at
+    return math.inf
 
 
 def _protected_resource(auth: object) -> ProtectedResource | None:
     return auth if isinstance(auth, ProtectedResource) else None
 
 
-def _refusal(exc: AuthError) -> Refused:
+def _refusal(exc: AuthError, id: RequestId | None = None) -> Refused:
     status = exc.status if exc.status in (BAD_REQUEST, FORBIDDEN) else UNAUTHORISED
     challenge = exc.challenge or ("Bearer" if status == UNAUTHORISED else "")
     valid = challenge.isascii() and challenge.isprintable()
     headers = ((b"www-authenticate", challenge.encode()),) if challenge and valid else ()
-    return Refused(status, exc.message or "missing or invalid credentials", headers=headers)
+    return Refused(status, exc.message or "missing or invalid credentials", id=id, headers=headers)
 
 
 def _name_in(form: re.Pattern[str], value: str) -> str:

@@ -142,6 +142,7 @@ class HttpApp(AsgiApp):
             message = jsonrpc.decode(body)
         except ProtocolError as exc:
             raise Refused(400, f"Parse error: {exc.message}", code=PARSE_ERROR) from None
+        self._guard.check_calls(message, principal)
         size = len(body)
         del body  # otherwise it would stay in memory until the request or subscription ends
         version = headers.get(VERSION)

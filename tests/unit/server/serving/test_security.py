@@ -247,8 +247,12 @@ class Publishing:
         if b"key" in query:
             raise AuthError("key", status=400)
 
+    def check_call(self, principal: Any, tool: str) -> None:
+        if tool == "delete":
+            raise AuthError(f"{principal} must not delete", status=403)
 
-async def test_a_hook_may_publish_documents_and_check_queries() -> None:
+
+async def test_a_hook_may_publish_documents_and_check_queries_and_calls() -> None:
     guard = RequestGuard(auth=Publishing())
     local = {b"host": b"localhost"}
     sent: list[Any] = []
@@ -269,6 +273,16 @@ async def test_a_hook_may_publish_documents_and_check_queries() -> None:
     with pytest.raises(Refused) as caught:
         await guard.admit(local, b"key=1")
     assert caught.value.status == 400
+    for name in ("read", None):
+        guard.check_calls({"id": 1, "method": "tools/call", "params": {"name": name}}, "ada")
+    for message in ({"method": "prompts/get", "params": {"name": "delete"}}, {"method": "tools/call"}, [], None):
+        guard.check_calls(message, "ada")
+    delete = {"id": 1, "method": "tools/call", "params": {"name": "delete"}}
+    for message, id in ((delete, 1), ([{"id": 2, "method": "ping"}, delete], None), ({**delete, "id": []}, None)):
+        with pytest.raises(Refused) as caught:
+            guard.check_calls(message, "ada")
+        assert (caught.value.status, caught.value.id) == (403, id)
+    OPEN.check_calls(delete, None)
 
 
 # ---- credentials that expire ---------------------------------------------------------------------------------

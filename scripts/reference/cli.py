@@ -26,7 +26,8 @@ Tables and colours are for terminals; in a pipe the output is tab-separated, and
 
 def page() -> str:
     """Return the page: the table of commands, a section for each, and the exit codes."""
-    listed = [(f"[`{name}`](#toolcrib-{name})", command.short_help) for name, command in COMMANDS.items()]
+    anchors = {name: f"toolcrib-{name.replace(' ', '-')}" for name in COMMANDS}
+    listed = [(f"[`{name}`](#{anchors[name]})", command.short_help) for name, command in COMMANDS.items()]
     return document(
         "Command line",
         HOW,

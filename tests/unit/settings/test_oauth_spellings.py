@@ -10,7 +10,7 @@ import pytest
 from tests.unit.settings.files import entry, load
 from toolcrib.config.secrets_scan import placeholders, written_plainly
 from toolcrib.settings import parse_settings
-from toolcrib.settings.edit.convert import OWN, PROGRAMS, Wording, worded
+from toolcrib.settings.edit.convert import OWN, PROGRAMS, ConvertedEntry, convert_entry
 from toolcrib.settings.edit.validate import check_values
 
 URL = "https://h/mcp"
@@ -145,13 +145,13 @@ def test_a_local_server_has_no_sign_in(tmp_path: Path) -> None:
 # ---- writing
 
 
-def said(oauth: Any, program: str, *, only_known: bool = True, format: str = "json") -> Wording:
+def convert(oauth: Any, program: str, *, only_known: bool = True, format: str = "json") -> ConvertedEntry:
     (found,) = parse_settings({"mcpServers": {"s": {"url": URL, "oauth": oauth}}}, format=format).entries
-    return worded(found, format, OWN if program == "own" else PROGRAMS[program], only_known=only_known)
+    return convert_entry(found, format, OWN if program == "own" else PROGRAMS[program], only_known=only_known)
 
 
 @pytest.mark.parametrize(
-    "program, key, values, lost",
+    "program, key, values, omitted",
     [
         (
             "claude",
@@ -181,31 +181,31 @@ def said(oauth: Any, program: str, *, only_known: bool = True, format: str = "js
     ],
 )
 def test_options_are_exported_in_each_programs_spelling(
-    program: str, key: str, values: dict[str, Any], lost: set[str], monkeypatch: pytest.MonkeyPatch
+    program: str, key: str, values: dict[str, Any], omitted: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET", "s3cret")
-    wording = said(OURS, program)
-    assert wording.values[key] == values and set(wording.lost) == lost
+    converted = convert(OURS, program)
+    assert converted.values[key] == values and set(converted.omitted) == omitted
     known = OWN if program == "own" else PROGRAMS[program]
     section = "servers" if program == "own" else "mcpServers"
-    settings = parse_settings({section: {"s": wording.values}}, format=known.format)
+    settings = parse_settings({section: {"s": converted.values}}, format=known.format)
     assert not settings.warnings and settings.servers["s"].oauth["client_id"] == "me"  # type: ignore[union-attr,index]
 
 
 @pytest.mark.parametrize("program", [*PROGRAMS, "own"])
 def test_a_sign_in_without_options_needs_none_elsewhere(program: str) -> None:
-    wording = said(True, program)
-    assert wording.values.get("oauth") == (True if program == "own" else None) and not wording.lost
+    converted = convert(True, program)
+    assert converted.values.get("oauth") == (True if program == "own" else None) and not converted.omitted
 
 
 def test_a_sign_in_that_is_off_stays_off_in_our_file_only() -> None:
-    assert said(False, "own").values["oauth"] is False
-    assert said(False, "claude").lost == ("oauth",)
+    assert convert(False, "own").values["oauth"] is False
+    assert convert(False, "claude").omitted == ("oauth",)
 
 
 def test_an_import_keeps_what_only_toolcrib_reads() -> None:
-    wording = said(OURS, "claude", only_known=False)
-    assert not wording.lost and wording.values["oauth"] == {
+    converted = convert(OURS, "claude", only_known=False)
+    assert not converted.omitted and converted.values["oauth"] == {
         "clientId": "me",
         "client_secret": "${SECRET}",
         "scopes": "read write",

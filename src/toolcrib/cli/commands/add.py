@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...config.servers import URLS
 from ...settings import ServerEntry, Settings, parse_settings
 from ...settings.documents import Document, Table, decode_document
-from ...settings.edit.convert import program_for, worded
+from ...settings.edit.convert import convert_entry, program_for
 from ...settings.formats import FORMATS, is_server
 from ...settings.jsonc import read_jsonc
 from ...settings.load import parts_of
@@ -57,10 +57,10 @@ async def command(
     checks = {entry.display_name: checked(entry.display_name, entry, given.format) for entry in given.entries}
     servers: dict[str, Mapping[str, Any]] = {}
     for entry in given.entries:
-        wording = worded(entry, given.format, program_for(format_name(path)), folder=path.absolute().parent)
-        servers[entry.display_name] = wording.values
-        for lost in wording.lost:
-            note(f"{entry.display_name}: {lost} is not written, because it has no effect here")
+        converted = convert_entry(entry, given.format, program_for(format_name(path)), folder=path.absolute().parent)
+        servers[entry.display_name] = converted.values
+        for field in converted.omitted:
+            note(f"{entry.display_name}: {field} is not written, because it has no effect here")
     for name, entry in standing(path).items():
         if name in servers and not replace and not same(entry, servers[name]):
             message = f"{place(entry)}: there is already a server {name!r}"

@@ -13,7 +13,7 @@ from ...config import PythonServer, StdioServer
 from ...errors import ConfigError
 from ...settings import ServerEntry, Settings
 from ...settings.discover import claude_desktop_settings
-from ...settings.edit.convert import PROGRAMS, Program, worded
+from ...settings.edit.convert import PROGRAMS, Program, convert_entry
 from ...settings.formats import FORMATS
 from ...settings.models import place
 from ..console import complain, note, show_json
@@ -44,7 +44,7 @@ def command(
     chosen = _chosen(settings, names)
     if not chosen:
         note(NO_SERVERS)
-    servers, failed = _worded(chosen if path is None else _from_elsewhere(chosen, path), known)
+    servers, failed = _convert(chosen if path is None else _from_elsewhere(chosen, path), known)
     if settings.defaults:
         note(f"{known.title} has no options for all servers: {', '.join(settings.defaults)} of [hub] not exported")
     if path is None:
@@ -77,8 +77,8 @@ def _from_elsewhere(entries: list[ServerEntry], path: Path) -> list[ServerEntry]
     return others
 
 
-def _worded(entries: list[ServerEntry], program: Program) -> tuple[dict[str, Mapping[str, Any]], bool]:
-    """Return the servers in the format of that program, and whether one is invalid. Reports what is lost."""
+def _convert(entries: list[ServerEntry], program: Program) -> tuple[dict[str, Mapping[str, Any]], bool]:
+    """Return the servers in the format of that program, and whether one is invalid. Reports omitted fields."""
     servers: dict[str, Mapping[str, Any]] = {}
     failed = False
     for entry in entries:
@@ -92,14 +92,14 @@ def _worded(entries: list[ServerEntry], program: Program) -> tuple[dict[str, Map
                 servers[name] = _bridged(entry)
                 note(f"{name}: {program.title} starts it with `toolcrib bridge`{_with_variables(entry)}")
                 continue
-            wording = worded(entry, format, program, only_known=True)
+            converted = convert_entry(entry, format, program, only_known=True)
         except ConfigError as exc:
             complain(str(exc), f"{name} is not exported")
             failed = True
             continue
-        servers[name] = _with_absolute_paths(entry, wording.values, program)
-        if wording.lost:
-            note(f"{name}: {program.title} cannot express {', '.join(wording.lost)}", "yellow")
+        servers[name] = _with_absolute_paths(entry, converted.values, program)
+        if converted.omitted:
+            note(f"{name}: {program.title} cannot express {', '.join(converted.omitted)}", "yellow")
     return servers, failed
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ...errors import ConfigError
 from ...settings import ServerEntry, discover_settings
-from ...settings.edit.convert import Wording, program_for, worded
+from ...settings.edit.convert import ConvertedEntry, convert_entry, program_for
 from ...settings.edit.validate import Check
 from ...settings.load import read_file
 from ...settings.models import place
@@ -54,7 +54,7 @@ class _Found:
     program: str
     state: str
     """`new`; `same` or `other`, if our file already has the name; `disabled`; `broken`."""
-    wording: Wording | None = None
+    converted: ConvertedEntry | None = None
     check: Check | None = None
     fault: ConfigError | None = None
     secrets: Sequence[tuple[str, str]] = ()
@@ -98,7 +98,7 @@ def command(
         return
     _show(found, source)
     chosen = _chosen(found, names, everything, may_ask=not dry_run)
-    servers = {each.name: each.wording.values for each in chosen if each.wording is not None}
+    servers = {each.name: each.converted.values for each in chosen if each.converted is not None}
     wanted = free(path, servers, replace=replace)
     for each in chosen:
         _tell(each, each.name in wanted)
@@ -171,17 +171,17 @@ def _examine(
 ) -> _Found:
     try:
         check = checked(entry.display_name, entry, format)
-        wording = worded(entry, format, program_for(format_name(path)), folder=path.absolute().parent)
+        converted = convert_entry(entry, format, program_for(format_name(path)), folder=path.absolute().parent)
     except ConfigError as exc:
         return _Found(entry, title, "broken", fault=exc)
     secrets: list[tuple[str, str]] = []
     if references is not None:
-        values, secrets = references.replace_secrets(entry.display_name, wording.values)
-        wording = replace_fields(wording, values=values)
+        values, secrets = references.replace_secrets(entry.display_name, converted.values)
+        converted = replace_fields(converted, values=values)
     state = "disabled" if entry.disabled else "new"
     if entry.display_name in there:
-        state = "same" if same(there[entry.display_name], wording.values) else "other"
-    return _Found(entry, title, state, wording, check, secrets=secrets)
+        state = "same" if same(there[entry.display_name], converted.values) else "other"
+    return _Found(entry, title, state, converted, check, secrets=secrets)
 
 
 def _near(entry: ServerEntry) -> str:
@@ -247,8 +247,8 @@ def _last_of_each(chosen: list[_Found]) -> list[_Found]:
 def _tell(each: _Found, is_written: bool) -> None:
     if not is_written:
         return
-    if each.wording is not None and each.wording.lost:
-        note(f"{each.name}: not imported, because it has no effect here: {', '.join(each.wording.lost)}")
+    if each.converted is not None and each.converted.omitted:
+        note(f"{each.name}: not imported, because it has no effect here: {', '.join(each.converted.omitted)}")
     if each.entry.disabled:
         note(f"{each.name} is disabled in {place(each.entry)}, and stays disabled")
     for key, variable in each.secrets:

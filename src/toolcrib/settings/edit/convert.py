@@ -47,7 +47,7 @@ class Program:
     names: Mapping[str, str] = field(default_factory=dict)
     """Its names of fields, where they differ from Toolcrib's."""
     oauth: Mapping[str, str] = field(default_factory=dict)
-    """Its names of the options of a sign-in; others are lost."""
+    """Its names of the options of a sign-in; others are omitted."""
     reference: str = "${{{name}}}"
     defaults: bool = True
     """Whether it supports variables with a default."""
@@ -107,16 +107,16 @@ def program_for(format: str) -> Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
-    """An entry as it is to be written, and the fields that were lost."""
+class ConvertedEntry:
+    """An entry in the format of another program, and the fields that this format does not have."""
 
     values: dict[str, Any]
-    lost: tuple[str, ...] = ()
+    omitted: tuple[str, ...] = ()
 
 
-def worded(
+def convert_entry(
     entry: ServerEntry, format: str, program: Program, *, only_known: bool = False, folder: Path | None = None
-) -> Wording:
+) -> ConvertedEntry:
     """Return an entry of a file of this format in another program's format.
 
     Raises `ConfigError` if the entry is invalid, or contains a text that the program would treat as a variable. With
@@ -125,27 +125,29 @@ def worded(
     """
     reading = Reading(Document(entry.source), FORMATS[format], dict(os.environ))
     reading.known = known_names(reading, Path.cwd())
-    kind, fields = _meaning(entry, reading)
+    kind, fields = _read_fields(entry, reading)
     if kind is PythonServer:
-        kind, fields = _of_file(fields, folder) if program is OWN else (StdioServer, _as_command(fields))
-    speaker = _Speaker(program, reading.known, entry.raw.get("env"), ours=not only_known or program is OWN)
-    said: dict[str, Any] = {"type": program.types[kind]} if kind in program.types else {}
+        kind, fields = _with_relative_path(fields, folder) if program is OWN else (StdioServer, _with_command(fields))
+    converter = _FieldConverter(
+        program, reading.known, entry.raw.get("env"), for_toolcrib=not only_known or program is OWN
+    )
+    values: dict[str, Any] = {"type": program.types[kind]} if kind in program.types else {}
     for key, value in fields.items():
         if only_known and program.keys is not None and key not in program.keys:
-            speaker.lost.append(key)
+            converter.omitted.append(key)
         else:
-            said.update(speaker.say(kind, key, value))
-    if speaker.mistaken:
-        what = f"{program.title} would treat a literal {speaker.mistaken[0]} as a variable"
+            values.update(converter.convert(kind, key, value))
+    if converter.misread:
+        what = f"{program.title} would treat a literal {converter.misread[0]} as a variable"
         raise ConfigError(f"{place(entry)}: {entry.display_name}: {what}", expected="no such text", server=entry.name)
     if entry.disabled and not only_known:
-        said["disabled"] = True
+        values["disabled"] = True
     understood = {*_UNDERSTOOD, *fields, *(("timeout",) if reading.kind.milliseconds else ())}
     rest = [key for key in entry.raw if key not in understood and not key.startswith(("_", "$", "/", "#"))]
-    return Wording(said, tuple(dict.fromkeys([*speaker.lost, *rest])))
+    return ConvertedEntry(values, tuple(dict.fromkeys([*converter.omitted, *rest])))
 
 
-def _meaning(entry: ServerEntry, reading: Reading) -> tuple[type[ServerConfig], dict[str, Any]]:
+def _read_fields(entry: ServerEntry, reading: Reading) -> tuple[type[ServerConfig], dict[str, Any]]:
     """Return the kind of server and its fields, by Toolcrib's names and with the texts of the file."""
     given = {key: value for key, value in entry.raw.items() if value is not None or key in NULLABLE}
     own = {own_name(key): value for key, value in given.items()}
@@ -186,31 +188,35 @@ def _without_detours(path: str) -> str:
     return short if os.path.realpath(short) == real else real
 
 
-def _of_file(fields: dict[str, Any], folder: Path | None) -> tuple[type[ServerConfig], dict[str, Any]]:
+def _with_relative_path(fields: dict[str, Any], folder: Path | None) -> tuple[type[ServerConfig], dict[str, Any]]:
     python = Path(fields["python"])
     if folder is not None and python.is_relative_to(folder):
         fields["python"] = str(python.relative_to(folder))
     return PythonServer, fields
 
 
-def _as_command(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _with_command(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a command that runs a server's Python file, for programs that only start commands."""
     rest = {key: value for key, value in fields.items() if key != "python"}
     return {"command": "toolcrib", "args": ["run", fields["python"]], **rest}
 
 
-class _Speaker:
-    """Converts fields to a program's format, and records what is lost or would be mistaken for a variable."""
+class _FieldConverter:
+    """Converts fields to a program's format.
 
-    def __init__(self, program: Program, known: Mapping[str, str], own: Any, *, ours: bool) -> None:
+    Records the fields that it omits, and the marks of texts that the program would misread as variables.
+    """
+
+    def __init__(self, program: Program, known: Mapping[str, str], own: Any, *, for_toolcrib: bool) -> None:
         self._program = program
-        self._ours = ours
+        self._for_toolcrib = for_toolcrib
         self._known = known
         self._own = own if isinstance(own, Mapping) else {}
-        self.lost: list[str] = []
-        self.mistaken: list[str] = []
+        self.omitted: list[str] = []
+        self.misread: list[str] = []
 
-    def say(self, kind: type[ServerConfig], key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    def convert(self, kind: type[ServerConfig], key: str, value: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the program's name of a field and its value; nothing if the field is omitted."""
         if key in EXPANDED:
             value = self._texts(value)
         if key == "oauth":
@@ -219,7 +225,7 @@ class _Speaker:
         word = self._program.names.get(key, key)
         if word == "timeout":
             if not isinstance(value, int | float):
-                self.lost.append(key)
+                self.omitted.append(key)
                 return
             value = round(value * 1000)
         if key == "url" and kind is HttpServer and FORMATS[self._program.format].url_is_sse:
@@ -232,20 +238,20 @@ class _Speaker:
             yield "oauth", True if options == {} else options
             return
         if not isinstance(options, Mapping):
-            self.lost.append("oauth")
+            self.omitted.append("oauth")
             return
-        said: dict[str, Any] = {}
+        converted_options: dict[str, Any] = {}
         for name, value in options.items():
             word = self._program.oauth.get(name)
             converted = None if word is None else convert_option(word, value, self._program.format)
             if word is not None and converted is not None:
-                said[word] = converted
-            elif self._ours:
-                said[name] = value
+                converted_options[word] = converted
+            elif self._for_toolcrib:
+                converted_options[name] = value
             else:
-                self.lost.append(f"oauth.{name}")
-        if said or self._ours:
-            yield self._program.names.get("oauth", "oauth"), said
+                self.omitted.append(f"oauth.{name}")
+        if converted_options or self._for_toolcrib:
+            yield self._program.names.get("oauth", "oauth"), converted_options
 
     def _texts(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -261,20 +267,20 @@ class _Speaker:
             return self._plain(piece)
         if piece.name in self._known and not piece.of_environment:
             return self._known[piece.name]
-        if piece.name in self._own and piece.name not in os.environ and not self._ours:
-            self.lost.append(f"${{{piece.name}}}, which refers to another variable of env")
+        if piece.name in self._own and piece.name not in os.environ and not self._for_toolcrib:
+            self.omitted.append(f"${{{piece.name}}}, which refers to another variable of env")
         if piece.default is None:
             return self._program.reference.format(name=piece.name)
-        if not self._ours and (depth or not self._program.defaults):
-            self.lost.append(f"the default of {piece.name}")
+        if not self._for_toolcrib and (depth or not self._program.defaults):
+            self.omitted.append(f"the default of {piece.name}")
             return self._program.reference.format(name=piece.name)
         return f"${{{piece.name}:-{''.join(self._piece(each, depth + 1) for each in piece.default)}}}"
 
     def _plain(self, text: str) -> str:
-        if self._ours:
+        if self._for_toolcrib:
             return text.replace("${", "$${")
         if "${" in text:
-            self.mistaken.append("${")
+            self.misread.append("${")
         if FORMATS[self._program.format].dollar_names and _BARE_NAME.search(text):
-            self.mistaken.append("$NAME")
+            self.misread.append("$NAME")
         return text

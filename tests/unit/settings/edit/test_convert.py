@@ -11,7 +11,7 @@ import pytest
 from toolcrib.config import HttpServer, SseServer, StdioServer
 from toolcrib.errors import ConfigError
 from toolcrib.settings import load_settings, parse_settings
-from toolcrib.settings.edit.convert import OWN, PROGRAMS, Wording, program_for, worded
+from toolcrib.settings.edit.convert import OWN, PROGRAMS, ConvertedEntry, convert_entry, program_for
 from toolcrib.settings.edit.validate import check_values
 
 STDIO = {
@@ -34,17 +34,21 @@ def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DIR", raising=False)
 
 
-def said(values: Any, program: str, *, format: str = "toolcrib", only_known: bool = True, **more: Any) -> Wording:
+def convert(
+    values: Any, program: str, *, format: str = "toolcrib", only_known: bool = True, **more: Any
+) -> ConvertedEntry:
     (entry,) = parse_settings(
         {"servers" if format == "toolcrib" else "mcpServers": {"s": values}}, format=format
     ).entries
-    wording = worded(entry, format, OWN if program == "own" else PROGRAMS[program], only_known=only_known, **more)
-    assert "s3cret" not in repr(wording)
-    return wording
+    converted = convert_entry(
+        entry, format, OWN if program == "own" else PROGRAMS[program], only_known=only_known, **more
+    )
+    assert "s3cret" not in repr(converted)
+    return converted
 
 
 @pytest.mark.parametrize(
-    "program, values, lost",
+    "program, values, omitted",
     [
         (
             "claude",
@@ -83,10 +87,10 @@ def said(values: Any, program: str, *, format: str = "toolcrib", only_known: boo
         ),
     ],
 )
-def test_a_program_of_the_machine(program: str, values: Any, lost: set[str]) -> None:
-    wording = said(STDIO, program)
-    assert wording.values == values
-    assert set(wording.lost) == lost
+def test_a_program_of_the_machine(program: str, values: Any, omitted: set[str]) -> None:
+    converted = convert(STDIO, program)
+    assert converted.values == values
+    assert set(converted.omitted) == omitted
 
 
 @pytest.mark.parametrize(
@@ -100,8 +104,8 @@ def test_a_program_of_the_machine(program: str, values: Any, lost: set[str]) -> 
     ],
 )
 def test_a_server_elsewhere(program: str, http: Any, sse: Any) -> None:
-    assert said({"url": "https://x"}, program).values == http
-    assert said({"serverUrl": "https://x", "transport": "sse"}, program).values == sse
+    assert convert({"url": "https://x"}, program).values == http
+    assert convert({"serverUrl": "https://x", "transport": "sse"}, program).values == sse
 
 
 @pytest.mark.parametrize("program", [*PROGRAMS, "own"])
@@ -115,7 +119,7 @@ def test_what_is_said_is_read_back_as_the_same_kind_of_server(
     monkeypatch.setenv("DIR", "/data")
     known = OWN if program == "own" else PROGRAMS[program]
     section = "servers" if program == "own" else "mcpServers"
-    settings = parse_settings({section: {"s": said(values, program).values}}, format=known.format)
+    settings = parse_settings({section: {"s": convert(values, program).values}}, format=known.format)
     config = settings.servers["s"]
     assert type(config) is kind and not settings.warnings
     if isinstance(config, StdioServer):
@@ -126,42 +130,42 @@ def test_what_is_said_is_read_back_as_the_same_kind_of_server(
 
 
 def test_settings_that_only_toolcrib_reads_are_kept_in_a_separate_file() -> None:
-    wording = said(STDIO, "claude", only_known=False)
-    assert wording.values == STDIO and not wording.lost
-    assert said({"command": "x", "disabled": True}, "claude", only_known=False).values["disabled"] is True
+    converted = convert(STDIO, "claude", only_known=False)
+    assert converted.values == STDIO and not converted.omitted
+    assert convert({"command": "x", "disabled": True}, "claude", only_known=False).values["disabled"] is True
 
 
 def test_no_limit_stays_no_limit() -> None:
     for none in (None, "none"):
         given = {"command": "x", "cwd": None, "execution_timeout": none}
-        assert said(given, "own", format="json").values == {"command": "x", "execution_timeout": none}
-        assert said(given, "gemini", format="json") == Wording({"command": "x"}, ("execution_timeout",))
+        assert convert(given, "own", format="json").values == {"command": "x", "execution_timeout": none}
+        assert convert(given, "gemini", format="json") == ConvertedEntry({"command": "x"}, ("execution_timeout",))
 
 
 def test_options_without_effect_are_left_out_and_reported() -> None:
     given = {"command": "x", "envFile": ".env", "trust": True, "autoApprove": ["a"], "_note": "mine"}
-    wording = said(given, "own", format="json", only_known=False)
-    assert wording == Wording({"command": "x"}, ("envFile", "trust", "autoApprove"))
+    converted = convert(given, "own", format="json", only_known=False)
+    assert converted == ConvertedEntry({"command": "x"}, ("envFile", "trust", "autoApprove"))
 
 
 def test_geminis_words_become_ours() -> None:
     given = {"httpUrl": "https://x", "timeout": 1500, "includeTools": ["a"], "excludeTools": ["b"]}
-    wording = said(given, "own", format="gemini", only_known=False)
+    converted = convert(given, "own", format="gemini", only_known=False)
     ours = {"url": "https://x", "execution_timeout": 1.5, "allowed_tools": ["a"], "blocked_tools": ["b"]}
-    assert wording == Wording(ours)
-    assert said({"url": "https://x"}, "own", format="gemini").values == {"type": "sse", "url": "https://x"}
+    assert converted == ConvertedEntry(ours)
+    assert convert({"url": "https://x"}, "own", format="gemini").values == {"type": "sse", "url": "https://x"}
 
 
 def test_folders_that_only_an_editor_knows_become_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home-of-tests")
     given = {"command": "${userHome}/x", "args": ["${workspaceFolder}", "${env:userHome}", "${env:TOKEN}"]}
-    wording = said(given, "own", format="vscode", only_known=False)
-    assert wording.values == {"command": "/home-of-tests/x", "args": [str(tmp_path), "${userHome}", "${TOKEN}"]}
+    converted = convert(given, "own", format="vscode", only_known=False)
+    assert converted.values == {"command": "/home-of-tests/x", "args": [str(tmp_path), "${userHome}", "${TOKEN}"]}
 
 
 @pytest.mark.parametrize(
-    "text, program, spelled, lost",
+    "text, program, spelled, omitted",
     [
         ("$${X}", "own", "$${X}", ()),
         ("${A:-${B:-c}}", "own", "${A:-${B:-c}}", ()),
@@ -170,9 +174,9 @@ def test_folders_that_only_an_editor_knows_become_paths(tmp_path: Path, monkeypa
         ("${E}", "claude", "${E}", ("${E}, which refers to another variable of env",)),
     ],
 )
-def test_variables_are_spelled_as_the_program_spells_them(text: str, program: str, spelled: str, lost: Any) -> None:
-    wording = said({"command": "x", "args": [text], "env": {"E": "1"}}, program)
-    assert wording.values["args"] == [spelled] and wording.lost == lost
+def test_variables_are_spelled_as_the_program_spells_them(text: str, program: str, spelled: str, omitted: Any) -> None:
+    converted = convert({"command": "x", "args": [text], "env": {"E": "1"}}, program)
+    assert converted.values["args"] == [spelled] and converted.omitted == omitted
 
 
 @pytest.mark.parametrize(
@@ -180,37 +184,39 @@ def test_variables_are_spelled_as_the_program_spells_them(text: str, program: st
 )
 def test_a_text_that_the_program_would_take_for_a_variable_is_refused(text: str, program: str, mark: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"would treat a literal {mark} as a variable")):
-        said({"command": "x", "env": {"PRICE": text}}, program)
+        convert({"command": "x", "env": {"PRICE": text}}, program)
 
 
 def test_geminis_bare_variables_become_ours() -> None:
     given = {"command": "x", "args": ["$A/b", "${C}", "5$"], "env": {"T": "$T"}, "description": "costs $X"}
-    wording = said(given, "own", format="gemini", only_known=False)
-    assert wording.values == {**given, "args": ["${A}/b", "${C}", "5$"], "env": {"T": "${T}"}}
+    converted = convert(given, "own", format="gemini", only_known=False)
+    assert converted.values == {**given, "args": ["${A}/b", "${C}", "5$"], "env": {"T": "${T}"}}
 
 
 def test_a_python_file_is_a_command_for_others_and_stays_one_for_us(tmp_path: Path) -> None:
     (tmp_path / "toolcrib.toml").write_text('[servers.s]\npython = "tools.py:server"\nmax_attempts = 1\n')
     (entry,) = load_settings(tmp_path / "toolcrib.toml").entries
     for program in PROGRAMS.values():
-        wording = worded(entry, "toolcrib", program, only_known=True)
+        converted = convert_entry(entry, "toolcrib", program, only_known=True)
         typed = {"type": "stdio"} if program.format == "vscode" else {}
-        assert wording.values == {**typed, "command": "toolcrib", "args": ["run", f"{tmp_path}/tools.py:server"]}
-        assert wording.lost == ("max_attempts",)
-    assert worded(entry, "toolcrib", OWN, folder=tmp_path).values["python"] == "tools.py:server"
-    assert worded(entry, "toolcrib", OWN, folder=tmp_path / "x").values["python"] == f"{tmp_path}/tools.py:server"
+        assert converted.values == {**typed, "command": "toolcrib", "args": ["run", f"{tmp_path}/tools.py:server"]}
+        assert converted.omitted == ("max_attempts",)
+    assert convert_entry(entry, "toolcrib", OWN, folder=tmp_path).values["python"] == "tools.py:server"
+    assert (
+        convert_entry(entry, "toolcrib", OWN, folder=tmp_path / "x").values["python"] == f"{tmp_path}/tools.py:server"
+    )
 
 
 def test_a_variable_of_a_python_files_path_stays_one(tmp_path: Path) -> None:
     (tmp_path / "toolcrib.toml").write_text('[servers.s]\npython = "${TOKEN}/tools.py"\n')
     (entry,) = load_settings(tmp_path / "toolcrib.toml").entries
-    assert worded(entry, "toolcrib", OWN, folder=tmp_path).values == {"python": "${TOKEN}/tools.py"}
-    assert worded(entry, "toolcrib", PROGRAMS["cursor"]).values["args"] == ["run", "${env:TOKEN}/tools.py"]
+    assert convert_entry(entry, "toolcrib", OWN, folder=tmp_path).values == {"python": "${TOKEN}/tools.py"}
+    assert convert_entry(entry, "toolcrib", PROGRAMS["cursor"]).values["args"] == ["run", "${env:TOKEN}/tools.py"]
 
 
 def test_a_broken_entry_raises_what_is_wrong_with_it() -> None:
     with pytest.raises(ConfigError, match="did you mean 'command' instead of 'comand'"):
-        said({"comand": "x"}, "claude")
+        convert({"comand": "x"}, "claude")
 
 
 def test_plain_json_is_written_as_claude_code_wants_it() -> None:

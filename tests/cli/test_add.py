@@ -74,6 +74,13 @@ def test_json_on_stdin_says_servers_as_instructions_show_them(
     assert set(servers(tmp_path / ".mcp.json")) == expected
 
 
+def test_a_sign_in_that_is_turned_off_stays_off(tmp_path: Path) -> None:
+    given = {"mcpServers": {"web": {"url": "https://example.com/mcp", "oauth": False}}}
+    ran = run_cli("add", cwd=tmp_path, stdin=json.dumps(given))
+    assert ran.code == 0 and "not written" not in ran.err
+    assert servers(tmp_path / ".mcp.json")["web"]["oauth"] is False
+
+
 def test_a_python_file_is_in_process_for_us_and_a_command_for_others(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("")
     (tmp_path / "toolcrib.toml").write_text("")

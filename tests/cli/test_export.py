@@ -229,3 +229,12 @@ def test_settings_without_servers_are_reported(tmp_path: Path) -> None:
     done = run(tmp_path, "--for", "claude")
     assert done.code == 0 and done.json == {"mcpServers": {}}
     assert done.err == "the settings have no servers; `toolcrib add` adds one\n"
+
+
+def test_a_sign_in_that_is_turned_off_is_reported_if_the_program_cannot_express_it(tmp_path: Path) -> None:
+    (tmp_path / "toolcrib.toml").write_text('[servers.web]\nurl = "https://example.com/mcp"\noauth = false\n')
+    done = run(tmp_path, "--for", "claude")
+    assert done.err == "web: Claude Code cannot express oauth = false, which turns the sign-in off\n"
+    assert "oauth" not in done.json["mcpServers"]["web"]
+    done = run(tmp_path, "--for", "gemini")
+    assert not done.err and done.json["mcpServers"]["web"]["oauth"] == {"enabled": False}

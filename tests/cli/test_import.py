@@ -224,3 +224,16 @@ def test_secrets_are_kept_on_request_in_a_file_for_the_user_only(folder: Path) -
         assert run(folder, "given.json", "--all", "--keep-secrets", "--config", name).code == 0
         path = folder / name
         assert path.stat().st_mode & 0o777 == 0o600 and all(each in path.read_text() for each in LITERALS)
+
+
+def test_a_sign_in_that_is_turned_off_stays_off(folder: Path) -> None:
+    url = "https://example.com/mcp"
+    gemini = {"mcpServers": {"g": {"httpUrl": url, "oauth": {"enabled": False, "clientId": "me"}}}}
+    (folder.parent / ".gemini/settings.json").write_text(json.dumps(gemini))
+    (folder / "given.json").write_text(json.dumps({"mcpServers": {"web": {"url": url, "oauth": False}}}))
+    for words in (("gemini", "g"), ("given.json", "web")):
+        done = run(folder, *words)
+        assert done.code == 0 and "not imported" not in done.err
+    assert {name: values["oauth"] for name, values in taken(folder).items()} == {"g": False, "web": False}
+    status = run_cli("auth", "status", cwd=folder)
+    assert [row[:2] for row in status.rows] == [["g", "sign-in turned off"], ["web", "sign-in turned off"]]

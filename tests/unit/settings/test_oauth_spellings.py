@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.settings.files import entry, load
 from toolcrib.config.secrets_scan import placeholders, written_plainly
+from toolcrib.diagnostics.sign_in_state import obstacle_to_sign_in
 from toolcrib.settings import parse_settings
 from toolcrib.settings.edit.convert import OWN, PROGRAMS, ConvertedEntry, convert_entry
 from toolcrib.settings.edit.validate import check_values
@@ -198,9 +199,24 @@ def test_a_sign_in_without_options_needs_none_elsewhere(program: str) -> None:
     assert converted.values.get("oauth") == (True if program == "own" else None) and not converted.omitted
 
 
-def test_a_sign_in_that_is_off_stays_off_in_our_file_only() -> None:
+@pytest.mark.parametrize("oauth", [False, {"enabled": False, "clientId": "me"}])
+@pytest.mark.parametrize("program", [*PROGRAMS, "own"])
+def test_a_sign_in_that_is_off_stays_off_in_every_file_that_toolcrib_reads(program: str, oauth: Any) -> None:
+    converted = convert(oauth, program, only_known=False)
+    assert not converted.omitted and converted.values["oauth"] == ({"enabled": False} if program == "gemini" else False)
+    known = OWN if program == "own" else PROGRAMS[program]
+    section = "servers" if program == "own" else "mcpServers"
+    (entry,) = parse_settings({section: {"s": converted.values}}, format=known.format).entries
+    assert obstacle_to_sign_in(entry) == "off"
+
+
+def test_an_export_says_which_programs_cannot_turn_a_sign_in_off() -> None:
     assert convert(False, "own").values["oauth"] is False
-    assert convert(False, "claude").omitted == ("oauth",)
+    assert convert(False, "gemini").values["oauth"] == {"enabled": False}
+    for program in ("claude", "vscode", "cursor"):
+        converted = convert(False, program)
+        assert converted.omitted == ("oauth = false, which turns the sign-in off",)
+        assert not converted.values.keys() & {"oauth", "auth"}
 
 
 def test_an_import_keeps_what_only_toolcrib_reads() -> None:

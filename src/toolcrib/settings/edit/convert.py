@@ -48,6 +48,8 @@ class Program:
     """Its names of fields, where they differ from Toolcrib's."""
     oauth: Mapping[str, str] = field(default_factory=dict)
     """Its names of the options of a sign-in; others are omitted."""
+    sign_in_off: Mapping[str, Any] | None = None
+    """The value of `oauth` that turns the sign-in off; None if the program has none."""
     reference: str = "${{{name}}}"
     defaults: bool = True
     """Whether it supports variables with a default."""
@@ -96,6 +98,7 @@ PROGRAMS: Final[dict[str, Program]] = {
             "scopes": "scopes",
             "redirect_uri": "redirectUri",
         },
+        sign_in_off={"enabled": False},
     ),
 }
 
@@ -237,6 +240,9 @@ class _FieldConverter:
         if self._program is OWN and not isinstance(options, str):
             yield "oauth", True if options == {} else options
             return
+        if options is False:
+            yield from self._sign_in_off()
+            return
         if not isinstance(options, Mapping):
             self.omitted.append("oauth")
             return
@@ -252,6 +258,15 @@ class _FieldConverter:
                 self.omitted.append(f"oauth.{name}")
         if converted_options or self._for_toolcrib:
             yield self._program.names.get("oauth", "oauth"), converted_options
+
+    def _sign_in_off(self) -> Iterator[tuple[str, Any]]:
+        """Yield what turns the sign-in off, in the program's way if it has one; Toolcrib reads `false` in any file."""
+        if self._program.sign_in_off is not None:
+            yield self._program.names.get("oauth", "oauth"), dict(self._program.sign_in_off)
+        elif self._for_toolcrib:
+            yield "oauth", False
+        else:
+            self.omitted.append("oauth = false, which turns the sign-in off")
 
     def _texts(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -212,15 +212,24 @@ class StoredSignIn:
     @classmethod
     def from_text(cls, text: str | None, server: str, account: str) -> StoredSignIn:
         """Return what `to_text` wrote; an empty one for other texts."""
+        found = cls.parse(text or "")
+        return cls(server, account) if found is None else replace(found, server=server, account=account)
+
+    @classmethod
+    def parse(cls, text: str) -> StoredSignIn | None:
+        """Return what `to_text` wrote, with the server and account that the text names; None for other texts."""
         try:
-            document = json.loads(text or "{}")
+            document = json.loads(text)
             if not isinstance(document, dict) or document.get("version") != VERSION:
-                return cls(server, account)
+                return None
+            server, account = document["server"], document["account"]
             token_sets = tuple(_read(TokenSet, each) for each in document["token_sets"])
             clients = tuple(_read(ClientIdentity, each) for each in document["clients"])
             issuer = document.get("issuer")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return cls(server, account)
+            return None
+        if not isinstance(server, str) or not isinstance(account, str):
+            return None
         return cls(server, account, token_sets, clients, issuer if isinstance(issuer, str) else None)
 
 

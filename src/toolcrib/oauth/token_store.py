@@ -116,6 +116,10 @@ class FileTokenStore:
         """Return the text of a key; raises `ConfigError` if the file is not private or cannot be read."""
         return await asyncio.to_thread(self._load, key)
 
+    async def load_all(self) -> dict[Path, str | ConfigError]:
+        """Return the text of each file, or why it cannot be read: an encrypted one only with the key of its entry."""
+        return await asyncio.to_thread(self._load_all)
+
     async def save(self, key: str, text: str) -> None:
         """Write the text to a new file, and replace the old one by it."""
         # Not cancellable: the thread goes on, and the caller may hold the lock.
@@ -150,6 +154,32 @@ class FileTokenStore:
 
     def _load(self, key: str) -> str | None:
         path = self._path(key)
+        text = self._read(path)
+        return None if text is None else self._open(path, key, text)
+
+    def _load_all(self) -> dict[Path, str | ConfigError]:
+        try:
+            names = sorted(os.listdir(self.folder))
+        except FileNotFoundError:
+            return {}
+        except OSError as exc:
+            return {self.folder: _file_error(self.folder, "a folder that can be read", exc)}
+        found: dict[Path, str | ConfigError] = {}
+        for path in (self.folder / name for name in names if name.endswith(".json")):
+            try:
+                text = self._read(path)
+                if text is None:
+                    continue  # another process has removed it
+                if "sealed" in _parse(path, text):
+                    raise _file_error(path, "a file that is not encrypted")
+            except ConfigError as exc:
+                found[path] = exc
+            else:
+                found[path] = text
+        return found
+
+    def _read(self, path: Path) -> str | None:
+        """Return the content of a file; None if it does not exist. Raises `ConfigError` if it is not private."""
         try:
             seen = path.lstat()
             _check_private(self.folder, self.folder.lstat(), stat.S_ISDIR, "a folder", "700")
@@ -159,15 +189,10 @@ class FileTokenStore:
             return None
         except OSError as exc:
             raise _file_error(path, "a readable file", exc) from exc
-        return self._open(path, key, content.decode("utf-8", "replace"))
+        return content.decode("utf-8", "replace")
 
     def _open(self, path: Path, key: str, text: str) -> str:
-        try:
-            document = json.loads(text)
-        except ValueError:
-            document = None
-        if not isinstance(document, dict):
-            raise _file_error(path, "a JSON object", advice="Remove the file and sign in again")
+        document = _parse(path, text)
         if "sealed" not in document:
             return text
         if self._key is None:
@@ -208,6 +233,16 @@ class FileTokenStore:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 self._sealer = _make_sealer(_key_of_keyring())
         return self._sealer
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise _file_error(path, "a JSON object", advice="Remove the file and sign in again")
+    return document
 
 
 def _make_sealer(key: SealingKey) -> Sealer:

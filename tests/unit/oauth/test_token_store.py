@@ -649,3 +649,56 @@ async def test_stores_show_no_secrets(tmp_path: Path) -> None:
     assert "s3cret" not in shown
     assert SealingKey(KEY).to_text() not in shown
     assert "encrypted" in shown
+
+
+# ---- all files -------------------------------------------------------------------------------------------------
+
+
+async def test_all_texts_of_the_folder_are_returned(tmp_path: Path) -> None:
+    store = tc.FileTokenStore(tmp_path / "tokens")
+    assert await store.load_all() == {}
+    for key in ("a", "b"):
+        await store.save(key, json.dumps({"key": key}))
+        async with store.lock(key):
+            pass  # leaves a lock file
+    assert sorted(str(text) for text in (await store.load_all()).values()) == ['{"key": "a"}', '{"key": "b"}']
+    await store.delete("a")
+    assert list((await store.load_all()).values()) == ['{"key": "b"}']
+
+
+@pytest.mark.parametrize(
+    "spoil, problem",
+    [
+        (lambda path: path.write_text("{"), "expected a JSON object"),
+        (lambda path: path.write_text("[" * 100_000), "expected a JSON object"),
+        (lambda path: path.chmod(0o644), "chmod 600"),
+        (lambda path: path.write_text('{"sealed": "eA==", "key_id": "x"}'), "expected a file that is not encrypted"),
+    ],
+    ids=["damaged", "nested too deeply", "not private", "encrypted"],
+)
+async def test_a_file_that_cannot_be_read_is_an_error_beside_the_other_texts(
+    tmp_path: Path, spoil: Callable[[Path], object], problem: str
+) -> None:
+    store = tc.FileTokenStore(tmp_path / "tokens")
+    await store.save("a", TEXT)
+    (good,) = entries(store.folder)
+    await store.save("b", TEXT)
+    (bad,) = {*entries(store.folder)} - {good}
+    spoil(bad)
+    found = await store.load_all()
+    assert found.pop(good) == TEXT
+    ((path, error),) = found.items()
+    assert path == bad and isinstance(error, tc.ConfigError)
+    assert problem in str(error) and error.file == str(bad) and "s3cret" not in str(error)
+
+
+async def test_the_files_of_a_folder_that_others_can_use_are_not_read(tmp_path: Path) -> None:
+    store = tc.FileTokenStore(tmp_path / "tokens")
+    await store.save("a", TEXT)
+    store.folder.chmod(0o755)
+    (error,) = (await store.load_all()).values()
+    assert isinstance(error, tc.ConfigError) and "chmod 700" in str(error)
+    file = tmp_path / "file"
+    file.write_text("")
+    (error,) = (await tc.FileTokenStore(file).load_all()).values()
+    assert isinstance(error, tc.ConfigError) and "expected a folder that can be read" in str(error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import sys
 import urllib.error
@@ -17,6 +19,8 @@ from tests.cli.kit import Ran, Terminal, in_background, run_cli, run_process, te
 from tests.faults.http_kit import closed_port
 from tests.oauth.authorization_server import AuthorizationServer
 from tests.serving import served
+from toolcrib.config import MASK
+from toolcrib.oauth.stored_sign_in import StoredSignIn, TokenSet, storage_key
 
 BROWSER = """
 import sys, urllib.request
@@ -41,6 +45,19 @@ def browser(tmp_path: Path) -> dict[str, str]:
 def login(folder: Path, browser: dict[str, str], *words: str) -> Ran:
     """Sign in, in a process of its own: Python looks for browsers once per process."""
     return run_process("auth", "login", "web", *words, cwd=folder, env=browser)
+
+
+def tokens_folder(home: Path) -> Path:
+    return home / ".config/toolcrib/tokens"
+
+
+def expire_tokens(home: Path) -> None:
+    """Let all stored access tokens be expired ones."""
+    for path in tokens_folder(home).glob("*.json"):
+        stored = json.loads(path.read_text())
+        for tokens in stored["token_sets"]:
+            tokens["expires_at"] = 1.0
+        path.write_text(json.dumps(stored))
 
 
 def test_a_sign_in_is_used_by_all_commands_until_the_sign_out(
@@ -76,6 +93,96 @@ def test_a_url_can_be_signed_in_to_without_settings(
     ran = run_process(*words, cwd=tmp_path, env=browser)
     assert ran.code == 0 and ran.json["scopes"] == ["mcp:read", "mcp:write"], ran.err
     assert "echo" in run_cli("tools", server.url, cwd=tmp_path).out
+
+
+def test_sign_ins_by_url_are_listed_without_settings_and_can_be_ended(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    before = run_cli("auth", "status", cwd=tmp_path)
+    hint = "no settings found, and no sign-in is stored; `toolcrib auth login URL` signs in to a server\n"
+    assert (before.code, before.out, before.err) == (0, "", hint)
+    assert run_cli("auth", "status", "--json", cwd=tmp_path).json == []
+    assert run_process("auth", "login", server.url, cwd=tmp_path, env=browser).code == 0
+    ran = run_cli("auth", "status", cwd=tmp_path)
+    assert (ran.code, ran.err) == (0, "") and [row[:3] for row in ran.rows] == [
+        [server.url, "signed in", server.issuer]
+    ]
+    (shown,) = run_cli("auth", "status", "--json", cwd=tmp_path).json
+    assert (shown["server"], shown["signed_in"], shown["state"]) == (server.url, True, "signed in")
+    out = run_cli("auth", "logout", server.url, cwd=tmp_path)
+    assert out.code == 0 and server.counters["revoke"]
+    assert run_cli("auth", "status", cwd=tmp_path).err == hint
+
+
+def test_a_sign_in_is_listed_once_and_with_a_named_file_only_for_its_entries(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    url = f"{server.url}?api_key=s3cret"
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    for each in ("web", url):
+        assert run_process("auth", "login", each, cwd=tmp_path, env=browser).code == 0
+    ran = run_cli("auth", "status", cwd=tmp_path)
+    assert [row[:2] for row in ran.rows] == [["web", "signed in"], [f"{server.url}?api_key={MASK}", "signed in"]]
+    assert "s3cret" not in ran.out + run_cli("auth", "status", "--json", cwd=tmp_path).out
+    named = run_cli("auth", "status", "-c", ".mcp.json", cwd=tmp_path)
+    assert [row[0] for row in named.rows] == ["web"]
+    write_settings(tmp_path, {"local": {"command": "x"}}, "local.json")
+    assert "have no remote servers" in run_cli("auth", "status", "-c", "local.json", cwd=tmp_path).err
+
+
+def test_a_sign_in_of_a_program_is_listed_with_its_account(tmp_path: Path) -> None:
+    store = tc.FileTokenStore(tokens_folder(tmp_path))
+    tokens = TokenSet("https://login.example", "me", "s3cret", expires_at=1.0)
+    stored = StoredSignIn("https://example.com/mcp", "work").with_tokens(tokens)
+    asyncio.run(store.save(storage_key(stored.server, stored.account), stored.to_text()))
+    ran = run_cli("auth", "status", cwd=tmp_path)
+    assert ran.rows[0][:2] == ["https://example.com/mcp (account work)", "expired"]
+    (shown,) = run_cli("auth", "status", "--json", cwd=tmp_path).json
+    assert (shown["server"], shown["account"], shown["state"]) == ("https://example.com/mcp", "work", "expired")
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ("{", "expected a JSON object. Remove the file and sign in again"),
+        ('{"version": 99}', "expected a stored sign-in. Remove the file and sign in again"),
+        ('{"sealed": "", "key_id": ""}', "expected a file that is not encrypted"),
+    ],
+)
+def test_a_sign_in_that_cannot_be_read_is_reported_and_the_others_are_listed(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str], text: str, problem: str
+) -> None:
+    assert run_process("auth", "login", server.url, cwd=tmp_path, env=browser).code == 0
+    damaged = tokens_folder(tmp_path) / "damaged.json"
+    damaged.write_text(text)
+    damaged.chmod(0o600)
+    ran = run_cli("auth", "status", cwd=tmp_path)
+    assert ran.code == 0 and [row[0] for row in ran.rows] == [server.url]
+    assert ran.err == f"warning: {damaged}: {problem}\n"
+
+
+def test_a_stored_file_of_an_entry_that_cannot_be_read_is_reported_once(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    assert login(tmp_path, browser).code == 0
+    (stored,) = tokens_folder(tmp_path).glob("*.json")
+    stored.write_text("{")
+    ran = run_cli("auth", "status", cwd=tmp_path)
+    assert ran.code == 3 and ran.rows[0][:2] == ["web", "invalid"] and ran.err.count(str(stored)) == 1
+
+
+def test_an_expired_sign_in_that_cannot_be_renewed_counts_as_none(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    server.change(refresh_tokens="none")
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    assert login(tmp_path, browser).code == 0
+    expire_tokens(tmp_path)
+    (shown,) = run_cli("auth", "status", "--json", cwd=tmp_path).json
+    assert (shown["signed_in"], shown["state"], shown["issuer"]) == (False, "expired", server.issuer)
+    ran = run_cli("auth", "status", "web", cwd=tmp_path)
+    assert ran.code == 6 and ran.rows[0][:2] == ["web", "expired"]
 
 
 def test_the_options_of_the_entry_are_used(
@@ -216,6 +323,8 @@ def test_the_status_shows_entries_without_a_sign_in(tmp_path: Path) -> None:
             "unset": {"url": url, "oauth": {"client_id": "${NO_SUCH_CLIENT}"}},
             "wrong": {"url": url, "oauth": "x"},
             "misfit": {"url": url, "oauth": {"redirect_uri": "ftp://example.com"}},
+            "own": {"url": url, "headers": {"Authorization": "Bearer ${HOME}"}},
+            "new": {"url": url},
             "local": {"command": "x"},
         },
     )
@@ -226,9 +335,13 @@ def test_the_status_shows_entries_without_a_sign_in(tmp_path: Path) -> None:
         ["unset", "invalid"],
         ["wrong", "invalid"],
         ["misfit", "invalid"],
+        ["own", "has its own credentials"],
+        ["new", "not signed in"],
     ]
     assert "NO_SUCH_CLIENT is not set" in ran.err and "oauth: expected a table of sign-in options" in ran.err
     shown = run_cli("auth", "status", "--json", cwd=tmp_path)
+    assert [each["state"] for each in shown.json] == [row[1] for row in ran.rows]
+    assert not any(each["signed_in"] for each in shown.json)
     errors = {each["server"]: each.get("error", "") for each in shown.json}
     assert shown.code == 3 and not errors["off"] and "NO_SUCH_CLIENT is not set" in errors["unset"]
 

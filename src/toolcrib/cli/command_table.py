@@ -287,14 +287,18 @@ toolcrib auth login github --scope repo --scope read:org
         """
         Show the sign-ins at remote servers: where, as which client, with which scopes, and for how long.
 
-        Asks no server: it shows what is stored. Piped, each server is one line, separated by tabs. The exit code is 6
-        if SERVER is given and you are not signed in there, and 3 if an entry is invalid.
+        Lists the remote servers of the settings, and without --config also your sign-ins at other servers, by URL.
+        Asks no server: it shows what is stored. Piped, each server is one line, separated by tabs; the status is
+        "signed in", "expired" (a person must sign in again), "not signed in", "sign-in turned off", "has its own
+        credentials" or "invalid". With --json it is `state`, and `signed_in` is true for the first of them.
+
+        The exit code is 6 if SERVER is given and you are not signed in there, and 3 if an entry is invalid.
         """,
         (
             argument(
                 "server",
                 "[SERVER]",
-                "A name from the settings, or a URL. Default: all remote servers of the settings.",
+                "A name from the settings, or a URL. Default: all remote servers of the settings, and all sign-ins.",
                 required=False,
                 shell_complete=complete_server_names,
             ),

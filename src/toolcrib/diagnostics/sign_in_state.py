@@ -5,9 +5,12 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 from ..config import HttpServer, ServerConfig, SseServer, mask_urls
+from ..errors import ConfigError
 from ..settings import ServerEntry
 from ..settings.keys import SIGN_INS
 
@@ -18,6 +21,17 @@ if TYPE_CHECKING:
 
 Obstacle = Literal["local", "invalid", "credentials", "off"]
 """Why a server has no sign-in: it has no URL, its entry is invalid, it has its own credentials, or it is turned off."""
+
+
+class SignInState(StrEnum):
+    """Whether the user is signed in to a server, and why not. The values are what commands print."""
+
+    SIGNED_IN = "signed in"
+    EXPIRED = "expired"
+    NOT_SIGNED_IN = "not signed in"
+    OFF = "sign-in turned off"
+    CREDENTIALS = "has its own credentials"
+    INVALID = "invalid"
 
 
 def has_own_credentials(config: ServerConfig | None) -> bool:
@@ -67,6 +81,55 @@ async def find_stored_sign_in(entry: ServerEntry) -> OAuth | None:
         return None
     provider = make_provider(config)
     return provider if await provider.status(config.url) is not None else None
+
+
+@dataclass(slots=True)
+class StoredSignIns:
+    """The sign-ins in the user's store: the account and the status of each, and why others cannot be read."""
+
+    found: list[tuple[str, SignInStatus]] = field(default_factory=list)
+    errors: list[ConfigError] = field(default_factory=list)
+
+
+async def list_stored_sign_ins() -> StoredSignIns:
+    """Return the sign-ins in the user's store, in the order of the servers' URLs."""
+    from ..oauth.providers import OAuth  # noqa: PLC0415  # slow; only for remote servers
+    from ..oauth.stored_sign_in import StoredSignIn  # noqa: PLC0415
+    from ..oauth.token_store import FileTokenStore  # noqa: PLC0415
+
+    listed = StoredSignIns()
+    for path, text in (await FileTokenStore().load_all()).items():
+        if isinstance(text, ConfigError):
+            listed.errors.append(text)
+            continue
+        stored = StoredSignIn.parse(text)
+        if stored is None:
+            message = f"{path}: expected a stored sign-in. Remove the file and sign in again"
+            listed.errors.append(ConfigError(message, file=str(path), key="store", expected="a stored sign-in"))
+            continue
+        try:
+            status = await OAuth(interact=None, account=stored.account).status(stored.server)
+        except ConfigError as exc:
+            listed.errors.append(exc)
+            continue
+        if status is not None:
+            listed.found.append((stored.account, status))
+    listed.found.sort(key=lambda each: (each[1].server, each[0]))
+    return listed
+
+
+def state_of(status: SignInStatus | None, obstacle: Obstacle | None = None) -> SignInState:
+    """Return the state of a stored sign-in, or of a server that has this obstacle to one."""
+    match obstacle:
+        case "invalid":
+            return SignInState.INVALID
+        case "credentials":
+            return SignInState.CREDENTIALS
+        case "off":
+            return SignInState.OFF
+    if status is None:
+        return SignInState.NOT_SIGNED_IN
+    return SignInState.SIGNED_IN if is_usable(status) else SignInState.EXPIRED
 
 
 def is_usable(status: SignInStatus) -> bool:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...diagnostics.sign_in_state import describe_status
-from ...settings import ServerEntry
+from ...diagnostics.sign_in_state import SignInState, describe_status, state_of
 from ..console import say, show_json
 from ..lazy_command import Invocation
 from ..server_sign_in import sign_in
@@ -31,16 +30,16 @@ async def command(
     requested = [scope for each in scopes for scope in each.split()]
     status = await sign_in(entry, use_browser=not no_browser, scopes=requested, timeout=timeout)
     if as_json:
-        show_json(status_as_json(entry, status))
+        show_json(status_as_json(entry.name, status, state_of(status)))
     elif status is None:
         say(f"{entry.name} does not require a sign-in")
     else:
         say(f"signed in to {entry.name} {describe_status(status)}")
 
 
-def status_as_json(entry: ServerEntry, status: SignInStatus | None) -> dict[str, Any]:
+def status_as_json(name: str, status: SignInStatus | None, state: SignInState) -> dict[str, Any]:
     """Return a sign-in as a JSON object."""
-    found: dict[str, Any] = {"server": entry.name, "signed_in": status is not None}
+    found: dict[str, Any] = {"server": name, "signed_in": state is SignInState.SIGNED_IN, "state": state}
     if status is None:
         return found
     return found | {

@@ -213,6 +213,23 @@ def test_a_sign_in_of_one_client_keeps_that_of_another_client_at_the_same_url(
     ]
 
 
+def test_a_sign_out_names_the_other_entries_that_it_signs_out(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    same = {"url": server.url}
+    entries = {"web": same, "web2": same, "off": {**same, "oauth": False}, "other": {"url": "https://example.com/mcp"}}
+    write_settings(tmp_path, entries)
+    for signed_out in ("web2", server.url):
+        assert login(tmp_path, browser).code == 0
+        ran = run_cli("auth", "logout", signed_out, cwd=tmp_path)
+        names = "web" if signed_out == "web2" else "web, web2"
+        assert ran.code == 0 and ran.out.endswith(f"\nalso signed out of {names}: the URL is the same\n")
+    again = run_cli("auth", "logout", "web2", cwd=tmp_path)
+    assert (again.code, again.out) == (0, "not signed in to web2: nothing to do\n")
+    assert login(tmp_path, browser).code == 0
+    assert run_cli("auth", "logout", "web2", "--json", cwd=tmp_path).json["also_signed_out"] == ["web"]
+
+
 def test_a_failed_sign_in_keeps_the_earlier_one(
     tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
 ) -> None:

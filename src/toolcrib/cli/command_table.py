@@ -276,7 +276,8 @@ toolcrib auth login github --scope repo --scope read:org
         """
         Sign out of a remote server: revoke its tokens, if its authorisation server supports that, and remove them.
 
-        The exit code is 1 if they could not be revoked; they are removed all the same.
+        Entries with the same URL share their sign-in; the output names those that are signed out too. The exit code is
+        1 if the tokens could not be revoked; they are removed all the same.
         """,
         (_SIGN_IN_SERVER, CONFIG, JSON),
         starts_servers=False,

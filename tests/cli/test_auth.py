@@ -248,6 +248,52 @@ def test_a_server_without_a_sign_in_needs_none(tmp_path: Path, browser: dict[str
     assert (ran.code, ran.out, ran.err) == (0, "web does not require a sign-in\n", "")
 
 
+@pytest.mark.parametrize("words", [(), ("--no-browser",)])
+def test_a_server_without_a_sign_in_needs_neither_a_browser_nor_a_terminal(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    plain = tc.ToolServer("plain")
+    with in_background(served(plain.asgi())) as origin:
+        write_settings(tmp_path, {"web": {"url": f"{origin}/mcp"}})
+        ran = login(tmp_path, {}, *words)
+    assert (ran.code, ran.out, ran.err) == (0, "web does not require a sign-in\n", "")
+
+
+AT_TERMINAL = "hint: run `toolcrib auth login web{}` at a terminal"
+
+
+@pytest.mark.parametrize(
+    "words, oauth, problem, hint",
+    [
+        (
+            (),
+            {},
+            "a sign-in needs a browser, or a terminal",
+            f"{AT_TERMINAL.format('')}, or set BROWSER to the command of a browser",
+        ),
+        (
+            ("--no-browser",),
+            {},
+            "a sign-in with --no-browser needs a terminal",
+            f"{AT_TERMINAL.format(' --no-browser')}, or omit --no-browser if there is a browser here",
+        ),
+        (
+            (),
+            {"redirect_uri": "https://app.example.com/callback"},
+            "a sign-in whose redirect_uri leads to another machine needs a terminal",
+            AT_TERMINAL.format(""),
+        ),
+    ],
+)
+def test_a_sign_in_without_a_browser_or_terminal_is_one_clear_line(
+    tmp_path: Path, server: AuthorizationServer, words: tuple[str, ...], oauth: Any, problem: str, hint: str
+) -> None:
+    server.add_client("own-client", redirect_uris=("https://app.example.com/callback", "http://127.0.0.1/callback"))
+    write_settings(tmp_path, {"web": {"url": server.url, "oauth": {"client_id": "own-client", **oauth}}})
+    ran = login(tmp_path, {}, *words)
+    assert (ran.code, ran.out, ran.err) == (6, "", f"error: {problem}\n{hint}\n")
+
+
 @pytest.mark.parametrize(
     "entry, code, said",
     [
@@ -255,7 +301,6 @@ def test_a_server_without_a_sign_in_needs_none(tmp_path: Path, browser: dict[str
         ({"url": "https://h/", "headers": {"authorization": "Bearer ${HOME}"}}, 3, "has its own credentials"),
         ({"url": "https://h/", "oauth": False}, 3, "is turned off"),
         ({"url": "nowhere"}, 3, "expected an absolute http"),
-        ({"url": "https://h/"}, 6, "a sign-in needs a browser, or a terminal"),
     ],
 )
 def test_what_cannot_be_signed_in_to_is_one_clear_line(tmp_path: Path, entry: Any, code: int, said: str) -> None:

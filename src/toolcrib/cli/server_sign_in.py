@@ -64,14 +64,39 @@ async def sign_in(
     assert isinstance(entry.config, HttpServer | SseServer)
     redirect_uri = (entry.config.oauth or {}).get("redirect_uri")
     interact = choose_interaction("auto", redirect_uri) if use_browser else "paste"
-    if interact is None or (interact == "paste" and not can_ask()):
-        hint = f"run `{INVOCATION.get().login(entry.name)}` at a terminal, or set BROWSER to the command of a browser"
-        raise CliError("a sign-in needs a browser, or a terminal", hint=hint, code=Exit.DENIED)
+    if interact == "paste" and not can_ask():
+        interact = None  # the server may require no sign-in
     try:
         return await _sign_in(entry, interact, scopes, timeout)
     except AuthError as exc:
+        if exc.authorization_url is not None:
+            raise _cannot_ask(entry, redirect_uri, use_browser=use_browser) from exc
         hint = f"`{INVOCATION.get().doctor(entry.name)}` shows each step of the sign-in"
         raise CliError(str(exc), hint=hint, code=code_of(exc)) from exc
+
+
+def _cannot_ask(entry: ServerEntry, redirect_uri: str | None, *, use_browser: bool) -> CliError:
+    """Return the error for a sign-in for which there is neither a browser nor a terminal."""
+    from ..oauth.interaction import can_listen  # noqa: PLC0415  # slow; only for remote servers
+
+    command = INVOCATION.get().login(entry.name)
+    if not use_browser:
+        return CliError(
+            "a sign-in with --no-browser needs a terminal",
+            hint=f"run `{command} --no-browser` at a terminal, or omit --no-browser if there is a browser here",
+            code=Exit.DENIED,
+        )
+    if not can_listen(redirect_uri):
+        return CliError(
+            "a sign-in whose redirect_uri leads to another machine needs a terminal",
+            hint=f"run `{command}` at a terminal",
+            code=Exit.DENIED,
+        )
+    return CliError(
+        "a sign-in needs a browser, or a terminal",
+        hint=f"run `{command}` at a terminal, or set BROWSER to the command of a browser",
+        code=Exit.DENIED,
+    )
 
 
 async def _sign_in(

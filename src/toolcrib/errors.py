@@ -13,7 +13,7 @@ ToolcribError                     .server .tool .sent
 |  |- UnansweredTimeout           a CallTimeout and an OutcomeUnknown: the deadline passed after the call was sent
 |  `- ProtocolError               the peer violated the protocol; .content_type .sample
 |- RemoteError                    .code .data .status: a JSON-RPC error response
-|- AuthError                      .status .challenge .authorization_url
+|- AuthError                      .status .challenge .authorization_url .reason
 |  `- MissingCredential           .slots: personal credentials that the principal has not stored
 |- RateLimited                    .retry_after
 |- AccessDenied                   .rule
@@ -263,7 +263,8 @@ class AuthError(ToolcribError):
     """Raised if the server requires authorisation that is not available; it rejected the request without executing it.
 
     `status` is the HTTP status, `challenge` the `WWW-Authenticate` header of the response. `authorization_url` is the
-    URL that a person must open to sign in, if an `OAuth` without interaction needs one.
+    URL that a person must open to sign in, if an `OAuth` without interaction needs one. `reason` is the message without
+    advice that only programmers can follow.
     """
 
     sent = False
@@ -277,11 +278,13 @@ class AuthError(ToolcribError):
         status: int | None = None,
         challenge: str | None = None,
         authorization_url: str | None = None,
+        reason: str | None = None,
     ) -> None:
         super().__init__(message, server=server, sent=sent)
         self.status = status
         self.challenge = challenge
         self.authorization_url = authorization_url
+        self.reason = message if reason is None else reason
 
 
 class MissingCredential(AuthError):

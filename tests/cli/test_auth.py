@@ -333,6 +333,47 @@ def test_the_hint_for_missing_scopes_keeps_the_present_ones(
     assert run_cli("auth", "status", "--json", cwd=tmp_path).json[0]["scopes"] == ["mcp:read", "mcp:write"]
 
 
+SIGN_IN_HINT = "hint: `toolcrib auth login web` signs you in; in Python, pass auth=OAuth()"
+
+
+@pytest.mark.parametrize("oauth", [{}, {"oauth": {}}], ids=["without options", "with options"])
+def test_a_required_sign_in_is_reported_without_advice_for_programmers(
+    tmp_path: Path, server: AuthorizationServer, oauth: Any
+) -> None:
+    write_settings(tmp_path, {"web": {"url": server.url, **oauth}})
+    ran = run_cli("tools", cwd=tmp_path)
+    problem = "web: the server requires authorisation (HTTP 401)"
+    assert (ran.code, ran.err) == (6, f"error: {problem}\n{SIGN_IN_HINT}\n")
+    assert run_cli("servers", cwd=tmp_path).rows[0][-1] == problem
+    assert run_cli("servers", "--json", cwd=tmp_path).json[0]["error"] == problem
+
+
+def test_an_expired_sign_in_is_reported_without_advice_for_programmers(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    server.change(refresh_tokens="none")
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    assert login(tmp_path, browser).code == 0
+    expire_tokens(tmp_path)
+    server.expire_tokens()
+    for words in (("tools",), ("call", "web", "echo", "text=hi"), ("bridge", "web")):
+        ran = run_cli(*words, cwd=tmp_path)
+        problem = f"web: a person must sign in at {server.issuer}"
+        assert (ran.code, ran.err) == (6, f"error: {problem}\n{SIGN_IN_HINT}\n")
+    watched = run_cli("watch", "--json", cwd=tmp_path)
+    assert watched.code == 6 and "finish_sign_in" not in watched.out + watched.err
+
+
+def test_missing_scopes_are_reported_without_advice_for_programmers(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    assert login(tmp_path, browser).code == 0
+    ran = run_cli("call", "write", "text=x", cwd=tmp_path)
+    problem = f"the token lacks mcp:write: a person must sign in at {server.issuer}"
+    assert ran.code == 6 and f"{problem}\nhint: `toolcrib auth login web --scope" in ran.err
+
+
 def test_a_failed_sign_in_leads_to_the_diagnosis_of_the_same_server(
     tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
 ) -> None:

@@ -61,7 +61,10 @@ FULL: list[tuple[Exception, dict[str, Any]]] = [
         {**PLACE, "status": 200, "content_type": "text/html", "sample": "<html>"},
     ),
     (RemoteError(-32602, "m", {"a": 1}, **PLACE), {**PLACE, "code": -32602, "data": {"a": 1}}),
-    (AuthError("m", server="fs", status=401, challenge="Bearer"), {"status": 401, "challenge": "Bearer"}),
+    (
+        AuthError("m", server="fs", status=401, challenge="Bearer", reason="r"),
+        {"status": 401, "challenge": "Bearer", "reason": "r"},
+    ),
     (RateLimited("m", **PLACE, retry_after=2.5), {**PLACE, "sent": False, "retry_after": 2.5}),
     (AccessDenied("m", **PLACE, rule="r"), {**PLACE, "rule": "r"}),
     (NotFound("m", **PLACE, nearest=("a",)), {**PLACE, "nearest": ("a",)}),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Mapping
+from copy import copy
 from enum import IntEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from ..errors import (
     AccessDenied,
@@ -23,6 +24,8 @@ from ..errors import (
 )
 from .console import complain, note, plain
 from .lazy_command import INVOCATION
+
+Error = TypeVar("Error", bound=BaseException)
 
 
 class Exit(IntEnum):
@@ -98,6 +101,15 @@ def code_of(error: BaseException) -> Exit:
     return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.BUG)
 
 
+def without_advice(error: Error) -> Error:
+    """Return an error without advice that only programmers can follow; the hint says what to do on the command line."""
+    if not isinstance(error, AuthError) or error.reason == error.message:
+        return error
+    short = copy(error)
+    short.args = (error.reason,)
+    return short
+
+
 def hint_for(error: BaseException) -> str:
     """Return what to do next; empty if the error itself says so."""
     if isinstance(error, CliError):
@@ -152,7 +164,7 @@ def complain_of_servers(errors: Mapping[str, BaseException]) -> None:
 
 
 def _complain(error: BaseException, hint: str) -> None:
-    message, stderr = str(error), error.stderr if isinstance(error, ConnectError) else ""
+    message, stderr = str(without_advice(error)), error.stderr if isinstance(error, ConnectError) else ""
     if stderr:
         from ..diagnostics.causes import without_stderr  # noqa: PLC0415  # slow, and only errors need it
 

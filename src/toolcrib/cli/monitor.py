@@ -33,6 +33,7 @@ from ..policy.filters import static_filter
 from ..protocol.metadata import LogLevel
 from ..settings import ServerEntry, Settings
 from ..types import LogMessage, ReconnectPolicy
+from .exit_codes import without_advice
 
 PROMPT: Final = ReconnectPolicy(base_delay=0.5, max_delay=3.0)
 """Reconnects faster than by default, so that `watch` shows a server soon after it is back."""
@@ -75,7 +76,7 @@ class Monitor:
             if entry.disabled:
                 self.status(entry.name, "disabled", "disabled in its settings")
             elif entry.config is None:
-                self.status(entry.name, "failed", _message(entry.error))
+                self.status(entry.name, "failed", message_of(entry.error))
             else:
                 servers[entry.name] = (entry.config, self._options(entry, level))
         # Every change of status is reported as it happens, so the start does not wait for servers.
@@ -146,7 +147,7 @@ class Monitor:
         self.status(event.server, "connected", text, **facts)
 
     def _failed(self, event: ConnectionFailed) -> None:
-        self.status(event.server, "failed", f"no connection: {_message(event.error)}")
+        self.status(event.server, "failed", f"no connection: {message_of(event.error)}")
 
     def _gone(self, event: Disconnected) -> None:
         self.status(event.server, "disconnected", f"disconnected: {event.reason}")
@@ -162,7 +163,7 @@ class Monitor:
 
     def _not_answered(self, event: ToolExecutionFailed) -> None:
         facts = {"tool": event.tool, "state": "not answered", "seconds": event.duration}
-        self.tell(event.server, "call", f"{event.tool} was not answered: {_message(event.error)}", **facts)
+        self.tell(event.server, "call", f"{event.tool} was not answered: {message_of(event.error)}", **facts)
 
     def _listed(self, event: Event) -> None:
         """Add which entries of a list are new, gone or changed."""
@@ -200,5 +201,6 @@ def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _message(error: BaseException | None) -> str:
-    return error.message if isinstance(error, ToolcribError) else str(error or "cancelled")
+def message_of(error: BaseException | None) -> str:
+    """Return the message of an error, without the names of server and tool."""
+    return without_advice(error).message if isinstance(error, ToolcribError) else str(error or "cancelled")

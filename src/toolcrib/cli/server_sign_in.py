@@ -20,7 +20,7 @@ from ..errors import AuthError, ConfigError, RemoteError
 from ..events import SignInStarted
 from ..settings import ServerEntry
 from .console import can_ask, note
-from .exit_codes import CliError, Exit, code_of
+from .exit_codes import CliError, Exit, code_of, without_advice
 from .interactive import TerminalUser
 from .lazy_command import INVOCATION
 
@@ -72,7 +72,7 @@ async def sign_in(
         if exc.authorization_url is not None:
             raise _cannot_ask(entry, redirect_uri, use_browser=use_browser) from exc
         hint = f"`{INVOCATION.get().doctor(entry.name)}` shows each step of the sign-in"
-        raise CliError(str(exc), hint=hint, code=code_of(exc)) from exc
+        raise CliError(str(without_advice(exc)), hint=hint, code=code_of(exc)) from exc
 
 
 def _cannot_ask(entry: ServerEntry, redirect_uri: str | None, *, use_browser: bool) -> CliError:

@@ -31,7 +31,7 @@ from ..tool_names import slug
 from ..transports.python_file import describe_missing_file
 from ..types import UNSET, ConnectionState
 from .console import note, waiting
-from .exit_codes import CliError, Exit, code_of, complain_of_servers
+from .exit_codes import CliError, Exit, code_of, complain_of_servers, without_advice
 from .interactive import TerminalUser
 from .lazy_command import INVOCATION, LAUNCHERS, Invocation, dashes_hint
 from .server_sign_in import SignInOffers, with_stored_sign_in
@@ -373,7 +373,7 @@ def _report(states: Sequence[ServerState]) -> None:
         if _has_failed(state):
             continue
         if state.last_error is not None:
-            note(f"warning: {state.last_error}", "yellow")
+            note(f"warning: {without_advice(state.last_error)}", "yellow")
         elif state.status.state is ConnectionState.DISABLED and len(states) > 1:
             note(f"{state.name} is disabled in the settings")
 

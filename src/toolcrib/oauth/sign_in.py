@@ -284,11 +284,13 @@ class SignInFlow:
     def _needs_person(self, attempt: AuthorizationAttempt, missing: tuple[str, ...]) -> AuthError:
         self._account.pending = attempt
         why = f"the token lacks {one_line(' '.join(missing))}: " if missing else ""
+        reason = f"{why}a person must sign in at {attempt.metadata.issuer}"
         return AuthError(
-            f"{why}a person must sign in at {attempt.metadata.issuer}. Sign in with `toolcrib auth login`, or open the "
-            "URL in `authorization_url` and pass the redirect to `OAuth.finish_sign_in`",
+            f"{reason}. Sign in with `toolcrib auth login`, or open the URL in `authorization_url` and pass the "
+            "redirect to `OAuth.finish_sign_in`",
             status=401,
             authorization_url=attempt.url,
+            reason=reason,
         )
 
     async def _complete(

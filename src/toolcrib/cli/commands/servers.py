@@ -7,7 +7,7 @@ from typing import Any, Final, Unpack
 from ...hub.server_state import ServerState
 from ...types import ConnectionState
 from ..console import Column, Styled, is_terminal, say, show_json, show_table
-from ..exit_codes import complain_of_servers
+from ..exit_codes import complain_of_servers, without_advice
 from ..lazy_command import Invocation
 from ..lookup import count_hidden
 from ..target import ServerParameters, open_chosen
@@ -44,8 +44,12 @@ async def command(invocation: Invocation, as_json: bool, **chosen: Unpack[Server
                 say(f"{name}: {count} hidden by rules; `toolcrib tools {name}` lists the others")
             complain_of_servers({state.name: state.last_error for state in states if state.last_error is not None})
         else:
-            show_table(_COLUMNS, [[*_row(state), state.last_error or ""] for state in states])
+            show_table(_COLUMNS, [[*_row(state), _error(state) or ""] for state in states])
         return session.code
+
+
+def _error(state: ServerState) -> str | None:
+    return None if state.last_error is None else str(without_advice(state.last_error))
 
 
 def _row(state: ServerState) -> list[Any]:
@@ -70,5 +74,5 @@ def _as_json(state: ServerState) -> dict[str, Any]:
         "prompts": len(state.prompts),
         "tokens": state.tokens,
         "start_ms": None if state.startup_seconds is None else round(state.startup_seconds * 1000),
-        "error": None if state.last_error is None else str(state.last_error),
+        "error": _error(state),
     }

@@ -18,7 +18,7 @@ from ..interactive import TerminalUser
 from ..key_values import is_argument
 from ..lazy_command import Invocation
 from ..lookup import find_tool
-from ..monitor import Activity, Monitor
+from ..monitor import Activity, Monitor, message_of
 from ..target import HubSession, Target, choose, is_url
 from .call import arguments_for
 
@@ -97,7 +97,7 @@ async def _report_updates(monitor: Monitor, server: str, uri: str) -> None:
             async for change in changes:
                 monitor.tell(server, "resource", f"{change.uri} changed", uri=change.uri, state="changed")
     except ToolcribError as exc:
-        monitor.tell(server, "resource", f"no subscription to {uri}: {exc.message}", uri=uri, state="refused")
+        monitor.tell(server, "resource", f"no subscription to {uri}: {message_of(exc)}", uri=uri, state="refused")
 
 
 async def _poll(monitor: Monitor, every: float) -> None:
@@ -111,7 +111,7 @@ async def _poll(monitor: Monitor, every: float) -> None:
                 await monitor.hub.refresh(name)
             except ToolcribError as exc:
                 if name not in silent:
-                    monitor.status(name, "silent", f"no answer: {exc.message}")
+                    monitor.status(name, "silent", f"no answer: {message_of(exc)}")
                 silent.add(name)
             else:
                 if name in silent:
@@ -128,7 +128,7 @@ async def _call(monitor: Monitor, name: str, arguments: list[str], target: Targe
         on_progress = partial(monitor.on_progress, server, own)
         result = await monitor.hub.call_tool(tool.name, values, on_progress=on_progress, **timeouts)
     except ToolcribError as exc:
-        monitor.tell(server, "result", f"{own}: {exc.message}", tool=own, is_error=True)
+        monitor.tell(server, "result", f"{own}: {message_of(exc)}", tool=own, is_error=True)
     else:
         monitor.tell(server, "result", f"{own}: {result.text}", tool=own, is_error=result.is_error, result=result.raw)
 

@@ -126,19 +126,20 @@ def auth_error(response: ClientResponse, secrets: SecretMask) -> AuthError:
     """Return the error for a response with status 401 or 403; it says whether the request had credentials."""
     status = response.status
     challenge = printable(", ".join(response.headers.getall(hdrs.WWW_AUTHENTICATE, [])), MAX_ERROR_TEXT, secrets)
+    advice = ""
     if status != 401:
         what = f"the server requires authorisation (HTTP {status}); the credentials do not allow the request"
     elif hdrs.AUTHORIZATION in response.request_info.headers:
         what = "the server rejected the credentials (HTTP 401); check the Authorization header, or get a new token"
     else:
-        what = (
-            "the server requires authorisation (HTTP 401); pass auth=toolcrib.OAuth(), or oauth = {} in settings, to "
-            "sign in (`toolcrib auth login` does it beforehand), or set headers={'Authorization': ...}"
+        what = "the server requires authorisation (HTTP 401)"
+        advice = (
+            "; pass auth=toolcrib.OAuth(), or oauth = {} in settings, to sign in (`toolcrib auth login` does it "
+            "beforehand), or set headers={'Authorization': ...}"
         )
+    shown = f"; challenge: {one_line(challenge)}" if challenge else ""
     return AuthError(
-        what + (f"; challenge: {one_line(challenge)}" if challenge else ""),
-        status=status,
-        challenge=challenge or None,
+        f"{what}{advice}{shown}", status=status, challenge=challenge or None, reason=what if advice else None
     )
 
 

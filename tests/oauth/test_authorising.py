@@ -389,9 +389,33 @@ async def test_a_call_is_sent_again_once() -> None:
     assert server.counters["authorize"] == 2
 
 
+@pytest.mark.parametrize("scope", ["mcp:write", ""], ids=["a scope that the token has", "no scope"])
+async def test_a_rejection_that_names_no_new_scope_asks_no_person(scope: str) -> None:
+    async with AuthorizationServer(write_always_refused=True, write_scope=scope) as server:
+        auth = person(scopes=["mcp:read", "mcp:write"])
+        async with tc.Client(server.url, auth=auth) as client:
+            with pytest.raises(tc.AuthError, match="names none that it does not have") as caught:
+                await client.call_tool("write", {"text": "x"})
+
+    assert caught.value.status == 403
+    assert server.counters["authorize"] == 1
+    assert writes(server) == 1
+
+
+async def test_after_ten_authorisations_for_ever_more_scopes_no_person_is_asked() -> None:
+    async with AuthorizationServer() as server, tc.Client(server.url, auth=person()) as client:
+        for number in range(12):
+            server.change(write_scope=f"mcp:write:{number}", write_always_refused=True)
+            with pytest.raises(tc.AuthError) as caught:
+                await client.call_tool("write", {"text": "x"})
+
+    assert "10 authorisations within 10 minutes did not help" in str(caught.value)
+    assert server.counters["authorize"] == 10
+
+
 async def test_after_three_authorisations_that_did_not_help_no_person_is_asked() -> None:
     async with (
-        AuthorizationServer(write_always_refused=True) as server,
+        AuthorizationServer(granted_scope="mcp:read") as server,
         tc.Client(server.url, auth=person()) as client,
     ):
         for _ in range(6):
@@ -408,7 +432,7 @@ async def test_authorisations_are_counted_for_each_set_of_scopes_and_for_ten_min
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with (
-        AuthorizationServer(write_always_refused=True) as server,
+        AuthorizationServer(granted_scope="mcp:read") as server,
         tc.Client(server.url, auth=person()) as client,
     ):
 
@@ -432,7 +456,7 @@ async def test_authorisations_are_counted_for_each_set_of_scopes_and_for_ten_min
 
 
 async def test_a_new_connection_does_not_start_the_count_again() -> None:
-    async with AuthorizationServer(write_always_refused=True) as server:
+    async with AuthorizationServer(granted_scope="mcp:read") as server:
         auth = person()
         for _ in range(5):
             async with tc.Client(server.url, auth=auth) as client:

@@ -10,11 +10,16 @@ from .futures import retrieve
 
 T = TypeVar("T")
 
+_uncancellable: set[asyncio.Task[Any]] = set()
+"""The work of `run_to_end` on all event loops."""
+
 
 async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` in a task and return its result. A cancelled caller gets `CancelledError` after `work` has ended."""
     task = asyncio.create_task(work)
     task.add_done_callback(retrieve)
+    _uncancellable.add(task)
+    task.add_done_callback(_uncancellable.discard)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
@@ -24,6 +29,18 @@ async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     if cancelled is not None:
         raise cancelled
     return task.result()
+
+
+def is_running_to_end(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether an event loop runs work of `run_to_end`; may be called from any thread."""
+    return any(task.get_loop() is loop for task in tuple(_uncancellable))
+
+
+async def wait_for_run_to_end() -> None:
+    """Wait until all work of `run_to_end` on this event loop has ended."""
+    loop = asyncio.get_running_loop()
+    while tasks := [task for task in tuple(_uncancellable) if task.get_loop() is loop]:
+        await asyncio.wait(tasks)
 
 
 class TaskSet:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import termios
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from .._util.terminal import read_line
 from ..errors import AccessDenied
 from ..hub.interceptors import ToolCall
 from ..types import ElicitRequest, ElicitResult, Wire
@@ -117,20 +117,13 @@ class TerminalUser:
         return default if answer == "" else answer in ("y", "yes")
 
     async def _line(self, question: str) -> str:
-        """Return a typed line. It is read on the event loop, not in a thread, so that Ctrl-C works."""
+        """Return a typed line."""
         sys.stderr.write(cell(question) + " ")
         sys.stderr.flush()
-        loop, typed_something = asyncio.get_running_loop(), asyncio.Event()
-        stdin = sys.stdin.fileno()
-        loop.add_reader(stdin, typed_something.set)
-        try:
-            await typed_something.wait()
-        finally:
-            loop.remove_reader(stdin)
-        data = os.read(stdin, 65536)
-        if not data:
+        line = await read_line()
+        if line is None:
             raise Cancelled
-        return data.decode("utf-8", "replace").rstrip("\r\n")
+        return line
 
 
 def _forget_typed() -> None:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..errors import AuthError
+from ..errors import AuthError, ConfigError
 from .authorization import AuthorizationAttempt
 from .http import Fetch
 from .stored_sign_in import StoredSignIn, TokenSet, storage_key
 from .token_store import TokenStore
+from .well_known import ServerMetadata
 
 MAX_SIGN_INS: Final = 3
 SIGN_IN_PERIOD: Final = 600.0
 """At most `MAX_SIGN_INS` sign-ins for the same scopes in this many seconds."""
+MAX_SIGN_INS_OF_ALL_SCOPES: Final = 10
+"""At most so many for any scopes: a server could name other ones each time."""
+MAX_PENDING: Final = 16
+"""Attempts of which the program has the URL and has not passed on the answer."""
 REFUSAL_PAUSE: Final = 60.0
 """Seconds after a refused consent in which no person is asked again."""
 
@@ -46,10 +51,16 @@ class Account:
     """Returns the stored token set that fits the options of the provider."""
     tokens: TokenSet | None = None
     is_loaded: bool = False
-    pending: AuthorizationAttempt | None = None
-    """An attempt whose URL was given to the program, which will pass on the answer."""
+    login_command: str = ""
+    """The command line with which a person can sign in for this account; "" if there is none."""
+    signed_in_with: str | None = field(default=None, repr=False)
+    """The access token of the last sign-in in this process."""
+    _pending: list[AuthorizationAttempt] = field(default_factory=list)
+    """Attempts whose URLs were given to the program, which will pass on the answers."""
     _sign_ins: list[tuple[float, frozenset[str]]] = field(default_factory=list)
     _refused: tuple[float, str] | None = None
+    _writes: int = 0
+    """Counts the beginnings and ends of writes, so that a read that overlaps one is repeated."""
     _written: StoredSignIn | None = None
     """What the store held when it was last read or written."""
     _unwritten: StoredSignIn | None = None
@@ -62,7 +73,12 @@ class Account:
 
     async def load(self) -> StoredSignIn:
         """Read the store, and take over its tokens if this process has older ones."""
-        stored = StoredSignIn.from_text(await self.store.load(self.key), self.server, self.name)
+        while True:
+            writes = self._writes
+            text = await self.store.load(self.key)
+            if self._writes == writes:
+                break  # otherwise another task has written the store meanwhile
+        stored = StoredSignIn.from_text(text, self.server, self.name)
         if self._unwritten is not None and stored == self._written:
             stored = self._unwritten  # the refresh token in the store has been used
         else:
@@ -76,16 +92,52 @@ class Account:
     async def save(self, stored: StoredSignIn) -> None:
         """Use the new tokens, then write the store: if that fails, this process still has them."""
         self.tokens, self._unwritten = self.choose(stored), stored
+        self._writes += 1
         await self.store.save(self.key, stored.to_text())
+        self._writes += 1
         self._written, self._unwritten = stored, None
 
     async def delete(self) -> StoredSignIn:
-        """Forget everything about this account at the server; return what was stored."""
+        """Forget everything about this account at the server, and return what was stored.
+
+        What cannot be read is deleted too; then the `ConfigError` is raised.
+        """
         async with self.lock():  # a renewal that runs now must not store new tokens afterwards
-            stored = await self.load()
+            problem: ConfigError | None = None
+            try:
+                stored = await self.load()
+            except ConfigError as exc:
+                problem = exc
             await self.store.delete(self.key)
-            self.tokens = self.pending = self._unwritten = None
+            self._writes += 1
+            self.tokens = self._unwritten = None
+            self._pending.clear()
+        if problem is not None:
+            raise problem
         return stored
+
+    # ---- sign-ins --------------------------------------------------------------------------------------------
+
+    def keep_pending(self, attempt: AuthorizationAttempt) -> AuthorizationAttempt:
+        """Keep an attempt whose URL is given to the program; return an earlier one for the same, if there is one."""
+        usable = [each for each in self._pending if not each.is_expired]
+        same = self.find_pending(attempt.metadata, attempt.scopes)
+        self._pending = usable if same is not None else [*usable[1 - MAX_PENDING :], attempt]
+        return same or attempt
+
+    def find_pending(self, metadata: ServerMetadata, scopes: tuple[str, ...]) -> AuthorizationAttempt | None:
+        """Return the kept attempt for these scopes."""
+        return next((each for each in self._pending if each.is_for(metadata, scopes)), None)
+
+    def take_pending(self, answer: Mapping[str, str]) -> AuthorizationAttempt | None:
+        """Return the attempt that this is the answer to, which ends it; else the last one, None if there is none.
+
+        Anyone can send an answer with another state, which must not end an attempt.
+        """
+        found = next((each for each in self._pending if each.matches(answer)), None)
+        if found is not None:
+            self._pending.remove(found)
+        return found or (self._pending[-1] if self._pending else None)
 
     def lock(self) -> AbstractAsyncContextManager[None]:
         """Return the lock around a change of the stored sign-in, between all processes."""
@@ -102,10 +154,12 @@ class Account:
             left = REFUSAL_PAUSE - (now - self._refused[0])
             raise AuthError(f"{self._refused[1]}. No new sign-in is started for {left:.0f} s", status=401)
         self._sign_ins = [each for each in self._sign_ins if now - each[0] < SIGN_IN_PERIOD]
-        if sum(each[1] == frozenset(scopes) for each in self._sign_ins) >= MAX_SIGN_INS:
+        same = sum(each[1] == frozenset(scopes) for each in self._sign_ins)
+        if same >= MAX_SIGN_INS or len(self._sign_ins) >= MAX_SIGN_INS_OF_ALL_SCOPES:
+            count = same if same >= MAX_SIGN_INS else len(self._sign_ins)
             raise AuthError(
-                f"{MAX_SIGN_INS} authorisations within {SIGN_IN_PERIOD / 60:.0f} minutes did not help; the server "
-                "still rejects the tokens. Check the account and its permissions",
+                f"{count} authorisations within {SIGN_IN_PERIOD / 60:.0f} minutes did not help; the server still "
+                "rejects the tokens. Check the account and its permissions",
                 status=401,
             )
 

@@ -97,7 +97,7 @@ class Authorizer:
     async def headers(self, request: Outgoing) -> Mapping[str, str]:  # noqa: ARG002  # other providers sign it
         """Load the stored token, and renew it if it has expired. Empty if a sign-in is needed."""
         if not self._account.is_loaded:
-            await self._account.load()
+            await self._join("load", self._load)
         tokens = self._account.tokens
         if tokens is None:
             return {}
@@ -105,6 +105,10 @@ class Authorizer:
             return tokens.headers
         renewed = await self._join(("renew", tokens.access_token), lambda: self._flow.renew(tokens))
         return renewed.headers if renewed is not None else {}
+
+    async def _load(self) -> TokenSet | None:
+        await self._account.load()
+        return self._account.tokens
 
     async def renew(
         self, request: Outgoing, refusal: Refusal, used: Mapping[str, str], since: int, attempt: int
@@ -126,7 +130,7 @@ class Authorizer:
         except AuthError as exc:
             failure = copy(exc)
             failure.status = refusal.status
-            failure.challenge = ", ".join(values) or None
+            failure.challenge = refusal.challenge
             self._failed = (cause, copy(failure))  # a copy, because the caller sets `tool` on it
             self.rounds += 1
             raise failure from exc.__cause__
@@ -144,8 +148,13 @@ class Authorizer:
             renewed = await self._join(("renew", token), lambda: self._flow.renew(known))
             if renewed is not None:
                 return renewed
-        if attempt == self.max_renewals:
+        has_just_signed_in = attempt > 1 and token is not None and token == self._account.signed_in_with
+        if attempt == self.max_renewals or has_just_signed_in:
             raise AuthError("the server rejects new tokens too. Check the account and its permissions", status=status)
+        lacking = set(challenge.scope) if challenge is not None else set()
+        if more_scopes and known is not None and lacking <= set(known.scopes_granted):
+            words = "the server says that the token lacks scopes, but names none that it does not have"
+            raise AuthError(f"{words}. Check the permissions of the account", status=status)
         allow_legacy = _may_be_legacy(request) or (known is not None and known.is_legacy)
         granted = await self._join(
             ("sign in", token, frozenset(challenge.scope) if challenge is not None and more_scopes else None),
@@ -168,10 +177,12 @@ class Authorizer:
             raise
         except ToolcribError as exc:
             raise copy(exc) from exc.__cause__
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001
             # A function of the program, such as `interact`, may raise anything.
-            words = one_line(mask_urls(str(exc)))
-            raise AuthError(f"the authorisation failed: {type(exc).__name__}: {words}") from exc
+            words = mask_urls(str(exc))
+            failure = AuthError(f"the authorisation failed: {type(exc).__name__}: {one_line(words)}")
+            failure.__cause__ = exc if words == str(exc) else None
+        raise failure  # outside the handler: `exc` may contain the authorisation URL
 
     def _start(self, key: object, work: Coroutine[Any, Any, TokenSet | None]) -> asyncio.Task[TokenSet | None]:
         task = self._tasks.create(work)

@@ -32,6 +32,11 @@ Fetch = Callable[[str, str, Headers, bytes], Awaitable[HttpParts]]
 Raises `ConnectError` if there is no complete response.
 """
 
+
+class IssuerUnavailable(ConnectError):
+    """Raised if an authorisation server cannot be reached, or cannot answer now; the MCP server may be available."""
+
+
 REQUEST_TIMEOUT: Final = 30.0
 """Seconds for one request to an authorisation server."""
 MAX_BODY_BYTES: Final = 256 * 1024
@@ -101,7 +106,7 @@ async def open_fetch(given: Fetch | None = None) -> AsyncIterator[Fetch]:
                 return await exchange(session, method, url, headers, body, proxy=proxy_of_environment(url))
             except (aiohttp.ClientError, OSError, ValueError) as exc:  # TimeoutError is an OSError
                 words = one_line(mask_urls(str(exc))) or type(exc).__name__
-                failure = ConnectError(f"{mask_urls(url)}: the request failed: {words}")
+                failure = IssuerUnavailable(f"{mask_urls(url)}: the request failed: {words}")
             raise failure  # outside the handler: `exc` may contain the whole URL
 
         yield fetch
@@ -132,9 +137,9 @@ async def get_document(fetch: Fetch, url: str) -> tuple[int, dict[str, Any] | No
 
 
 def check_available(status: int, url: str) -> None:
-    """Raise `ConnectError` if the status means that the server cannot answer now."""
+    """Raise `IssuerUnavailable` if the status means that the server cannot answer now."""
     if status == 429 or status >= 500:
-        raise ConnectError(
+        raise IssuerUnavailable(
             f"{mask_urls(url)}: the authorisation server is not available (HTTP {status})", status=status
         )
 

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from .._util.net import is_loopback
+from .._util.terminal import read_line
 from .._util.threads import call_function, in_daemon_thread
 from ..errors import AuthError, ConfigError
 from .authorization import AuthorizationAttempt, read_redirect
@@ -124,7 +125,7 @@ async def _read_pasted(attempt: AuthorizationAttempt) -> Mapping[str, str]:
         f"Open this address in a browser to sign in:\n\n  {attempt.url}\n\n"
         "Then copy the address of the page that you are sent to (it may show an error) and paste it here.\nAddress: "
     )
-    text = (await in_daemon_thread(sys.stdin.readline)).strip()
+    text = (await read_line() or "").strip()
     if not text:
         raise AuthError("the sign-in was cancelled: no address was pasted", status=401)
     answer = read_redirect(text)

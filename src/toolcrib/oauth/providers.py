@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -80,7 +81,12 @@ class AuthProvider(ABC):
 
     def _account(self, server_url: str) -> Account:
         new = Account(server_url, self._account_name, self._store, self._choose)
+        new.login_command = self._login_command(server_url)
         return self._accounts.setdefault(server_url, new)
+
+    def _login_command(self, server_url: str) -> str:  # noqa: ARG002  # providers for a person use it
+        """Return the command line with which a person can sign in, if there is one."""
+        return ""
 
     @abstractmethod
     def _choose(self, stored: StoredSignIn) -> TokenSet | None:
@@ -155,6 +161,7 @@ class OAuth(AuthProvider):
             }
         )
         super().__init__(_check_store(store), _check_account(account))
+        self._has_default_store = store is None
         check_interact(interact)
         if issuer is not None:
             check_secure("issuer", issuer)
@@ -183,6 +190,12 @@ class OAuth(AuthProvider):
             if value is not None
         )
         return f"OAuth({shown})"
+
+    def _login_command(self, server_url: str) -> str:
+        # The command signs in to the default store, without an account name.
+        if self._has_default_store and not self._account_name:
+            return f"toolcrib auth login {shlex.quote(mask_urls(server_url))}"
+        return ""
 
     def _flow(self, account: Account, connection: ConnectionContext) -> Flow:
         return SignInFlow(self._options, account, connection)
@@ -223,14 +236,13 @@ class OAuth(AuthProvider):
         if not isinstance(redirected_to, str):
             raise wrong("redirected_to", "the URL of the redirect", redirected_to)
         account = self._account(server_url)
-        attempt, answer = account.pending, read_redirect(redirected_to)
+        answer = read_redirect(redirected_to)
+        attempt = account.take_pending(answer)
         if attempt is None:
             raise UsageError(
                 "finish_sign_in: no sign-in is pending for this server. Call it after an AuthError with an "
                 "authorization_url, on the same OAuth object"
             )
-        if attempt.matches(answer):  # anyone can send an answer with another state: it must not end the attempt
-            account.pending = None
         code = attempt.read_code(answer)
         async with open_fetch(fetch) as opened:
             await run_to_end(redeem(opened, account, attempt, code))
@@ -240,7 +252,10 @@ class OAuth(AuthProvider):
 
     async def forget(self, server_url: str) -> bool:
         """Remove the stored tokens and registered clients of a server; return whether there were any."""
-        stored = await self._account(server_url).delete()
+        try:
+            stored = await self._account(server_url).delete()
+        except ConfigError:
+            return True  # there was something that could not be read
         return bool(stored.token_sets or stored.clients)
 
     async def logout(self, server_url: str, *, fetch: Fetch | None = None) -> bool:
@@ -249,7 +264,10 @@ class OAuth(AuthProvider):
         Returns whether there was a sign-in. They are forgotten even if they could not be revoked; then `AuthError` or
         `ConnectError` is raised. `fetch` makes the requests instead of aiohttp.
         """
-        stored = await self._account(server_url).delete()
+        try:
+            stored = await self._account(server_url).delete()
+        except ConfigError as exc:
+            raise AuthError(f"{exc.message}. The tokens were not revoked; they were only forgotten") from exc
         failures: list[AuthError | ConnectError] = []
         async with open_fetch(fetch) as opened:
             for tokens in stored.token_sets:

@@ -20,6 +20,8 @@ class Refusal(NamedTuple):
 
     status: int
     headers: list[tuple[str, str]]
+    challenge: str | None = None
+    """The challenges as text for errors: without secrets, and not too long."""
 
 
 class RequestAuthorizer(Protocol):

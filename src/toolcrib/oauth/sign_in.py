@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -33,8 +34,10 @@ from .well_known import ServerMetadata
 
 log = logging.getLogger("toolcrib.oauth")
 
-REFRESH_NOT_ALLOWED: Final = frozenset({"unauthorized_client", "unsupported_grant_type"})
-"""Errors that say that this client can never refresh its tokens: a person has to sign in again."""
+MISCONFIGURED: Final = frozenset(
+    {"invalid_client", "invalid_request", "invalid_response", "invalid_scope", "invalid_target"}
+)
+"""Errors of a refresh that are reported, since a sign-in would fail as well; after others a person signs in again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +88,22 @@ class SignInFlow:
             try:
                 # Not cancellable: the refresh token can be used only once, and the answer may have a new one.
                 return await run_to_end(self._refresh(current, stored, client))
-            except (ConnectError, TokenRequestRejected):
-                if self._options.issuer is not None or await self._names_issuer(current):
-                    raise
-                await self._account.save(replace(stored, issuer=None))
-                return None  # the server has another authorisation server now
+            except (ConnectError, TokenRequestRejected) as exc:
+                failure = exc
+        # Without the lock, as this may take long.
+        if self._options.issuer is not None or await self._names_issuer(current):
+            raise failure
+        return await self._leave_issuer(current)
+
+    async def _leave_issuer(self, tokens: TokenSet) -> TokenSet | None:
+        """Use the tokens no more, since the server names another issuer now; return newer ones, if there are any."""
+        async with self._account.lock():
+            stored = await self._account.load()
+            newest = self._account.choose(stored)
+            if newest is not None and newest.access_token != tokens.access_token:
+                return newest
+            await self._account.save(replace(stored, issuer=None))
+        return None
 
     async def _names_issuer(self, tokens: TokenSet) -> bool:
         """Return whether the server still names the issuer of these tokens; True if that is not known."""
@@ -108,19 +122,31 @@ class SignInFlow:
         except TokenRequestRejected as exc:
             log.info("%s: the tokens could not be renewed: %s", mask_urls(self._account.server), exc.error)
             if exc.error == "invalid_grant":
-                # Under the lock, the store still holds the refresh token that was presented.
-                await self._account.save(stored.without_tokens(current))
-                return None
-            if exc.rejects_client and client.is_registered:
+                return await self._remove(current)
+            if exc.error == "invalid_client" and client.is_registered:
                 await self._account.save(stored.without_client(current.issuer))
                 return None
-            if exc.error in REFRESH_NOT_ALLOWED:
-                return None
-            raise
+            if exc.error in MISCONFIGURED and not (exc.rejects_client and client.is_registered):
+                raise
+            return None
         renewed = current.with_response(answer)
         # The issuer of the last sign-in stays: other programs may use it, and this one another one (`issuer=`).
         await self._account.save(replace(stored.with_tokens(renewed), issuer=stored.issuer))
         return renewed
+
+    async def _remove(self, tokens: TokenSet) -> TokenSet | None:
+        """Remove tokens whose refresh token the server rejects; this process uses the access token while it is valid.
+
+        Returns the tokens that another process has stored, if the lock of the store did not keep it from that.
+        """
+        stored = await self._account.load()
+        newest = self._account.choose(stored)
+        if newest is not None and newest.refresh_token != tokens.refresh_token:
+            return newest
+        await self._account.save(stored.without_tokens(tokens))
+        if tokens.is_valid(time.time()):
+            self._account.tokens = replace(tokens, refresh_token=None)
+        return None
 
     @property
     def _interact(self) -> Interact:
@@ -171,8 +197,8 @@ class SignInFlow:
             kept = (each for each in before if each != OFFLINE_ACCESS or each in (options.scopes or ()))
             scopes = tuple(dict.fromkeys((*kept, *challenged)))
         scopes = with_offline_access(scopes, found.metadata)
-        pending = self._account.pending
-        if self._interact is None and pending is not None and pending.is_for(found.metadata, scopes):
+        pending = self._account.find_pending(found.metadata, scopes)
+        if self._interact is None and pending is not None:
             raise self._needs_person(pending, challenged if more_scopes else ())
         for is_last in (False, True):
             attempt, listener = await self._begin(fetch, found, stored, scopes)
@@ -243,7 +269,9 @@ class SignInFlow:
         if client.is_registered:
             async with self._account.lock():
                 stored = await self._account.load()
-                await self._account.save(stored.with_client(replace(client, is_unconfirmed=True)))
+                # Another process may have replaced it.
+                if stored.client_for(str(client.issuer), client.client_id) is not None:
+                    await self._account.save(stored.with_client(replace(client, is_unconfirmed=True)))
 
     def _redirect_of(self, client: ClientIdentity | None) -> str | None:
         return self._options.redirect_uri or (client.redirect_uri if client is not None else None)
@@ -282,14 +310,14 @@ class SignInFlow:
         return await register_client(fetch, metadata, redirect_uri, client_name=self._options.client_name)
 
     def _needs_person(self, attempt: AuthorizationAttempt, missing: tuple[str, ...]) -> AuthError:
-        self._account.pending = attempt
+        kept = self._account.keep_pending(attempt)
         why = f"the token lacks {one_line(' '.join(missing))}: " if missing else ""
         reason = f"{why}a person must sign in at {attempt.metadata.issuer}"
+        command = f"Sign in with `{self._account.login_command}`, or open" if self._account.login_command else "Open"
         return AuthError(
-            f"{reason}. Sign in with `toolcrib auth login`, or open the URL in `authorization_url` and pass the "
-            "redirect to `OAuth.finish_sign_in`",
+            f"{reason}. {command} the URL in `authorization_url` and pass the redirect to `OAuth.finish_sign_in`",
             status=401,
-            authorization_url=attempt.url,
+            authorization_url=kept.url,
             reason=reason,
         )
 
@@ -337,6 +365,7 @@ async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, 
             stored = stored.with_client(attempt.client)
         elif attempt.client.origin == "configured":  # without the secret: only the issuer that it belongs to
             stored = stored.with_client(ClientIdentity(attempt.client.client_id, issuer=attempt.metadata.issuer))
+        account.signed_in_with = tokens.access_token
         await account.save(stored.with_tokens(tokens))
     return tokens
 

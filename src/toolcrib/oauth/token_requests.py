@@ -112,7 +112,7 @@ def parse_token_response(answer: HttpParts, url: str, mask: SecretMask) -> Token
     if not 200 <= status < 300 or not isinstance(token, str) or not _is_sendable(token):
         raise TokenRequestRejected(
             f"{mask_urls(url)}: expected an access token, got HTTP {status} without one",
-            error="invalid_client" if status == 401 else "invalid_response",
+            error="invalid_response",
             status=status,
         )
     scope = content.get("scope")

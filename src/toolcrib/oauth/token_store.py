@@ -16,16 +16,18 @@ import os
 import secrets
 import stat
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from .._util.files import read_regular_file
 from .._util.folders import config_folder
 from .._util.sealing import KEY_BYTES, Sealer, SealingKey
 from .._util.tasks import run_to_end
+from .._util.threads import in_daemon_thread
 from ..config import wrong
 from ..errors import ConfigError
 
@@ -33,8 +35,13 @@ LOCK_POLL_SECONDS: Final = 0.02
 MAX_LOCK_POLL_SECONDS: Final = 0.5
 """Seconds between two attempts to take a lock that is held for long: another process waits for a person."""
 MAX_FILE_BYTES: Final = 1024 * 1024
+ABANDONED_SECONDS: Final = 60.0
+"""Age of temporary files in seconds that no process writes any longer."""
 KEYRING_SERVICE: Final = "toolcrib"
 KEYRING_NAME: Final = "token-store-key"
+_REMOVE: Final = "Remove the file and sign in again"
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -63,7 +70,7 @@ class MemoryTokenStore:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
-        self._locks: dict[str, threading.Lock] = {}
+        self._locks: dict[tuple[int, str], threading.Lock] = {}
 
     async def load(self, key: str) -> str | None:
         """Return the text of a key; None if there is none."""
@@ -80,7 +87,8 @@ class MemoryTokenStore:
     @asynccontextmanager
     async def lock(self, key: str) -> AsyncIterator[None]:
         """Hold the lock of a key; tasks of other event loops are excluded too."""
-        held = self._locks.setdefault(key, threading.Lock())
+        # With the process id: a forked process has copies of the locks that others hold at that moment.
+        held = self._locks.setdefault((os.getpid(), key), threading.Lock())
         await _poll(lambda: held.acquire(blocking=False))
         try:
             yield
@@ -114,22 +122,29 @@ class FileTokenStore:
 
     async def load(self, key: str) -> str | None:
         """Return the text of a key; raises `ConfigError` if the file is not private or cannot be read."""
-        return await asyncio.to_thread(self._load, key)
+        path = self._path(key)
+        text = await _in_thread(self._read, path)
+        document = _parse(path, text) if text is not None else {}
+        return await self._unseal(path, key, document) if "sealed" in document else text
 
     async def load_all(self) -> dict[Path, str | ConfigError]:
         """Return the text of each file, or why it cannot be read: an encrypted one only with the key of its entry."""
-        return await asyncio.to_thread(self._load_all)
+        return await _in_thread(self._load_all)
 
     async def save(self, key: str, text: str) -> None:
         """Write the text to a new file, and replace the old one by it."""
+        if self._key is not None:
+            sealed, key_id = (await self._sealer_in_use()).seal({"text": text}, key)
+            text = json.dumps({"key_id": key_id, "sealed": base64.b64encode(sealed).decode()})
         # Not cancellable: the thread goes on, and the caller may hold the lock.
-        await run_to_end(asyncio.to_thread(self._save, key, text))
+        await run_to_end(_in_thread(self._write, self._path(key), text))
 
     async def delete(self, key: str) -> None:
         """Remove the file of a key, if it is there."""
         path = self._path(key)
         try:
             path.unlink(missing_ok=True)
+            _remove_abandoned(path)
         except OSError as exc:
             raise _file_error(path, "a file that can be removed", exc) from exc
 
@@ -151,11 +166,6 @@ class FileTokenStore:
             _check_private(self.folder, self.folder.lstat(), stat.S_ISDIR, "a folder", "700")
         except OSError as exc:
             raise _file_error(self.folder, "a folder that can be used", exc) from exc
-
-    def _load(self, key: str) -> str | None:
-        path = self._path(key)
-        text = self._read(path)
-        return None if text is None else self._open(path, key, text)
 
     def _load_all(self) -> dict[Path, str | ConfigError]:
         try:
@@ -191,28 +201,23 @@ class FileTokenStore:
             raise _file_error(path, "a readable file", exc) from exc
         return content.decode("utf-8", "replace")
 
-    def _open(self, path: Path, key: str, text: str) -> str:
-        document = _parse(path, text)
-        if "sealed" not in document:
-            return text
+    async def _unseal(self, path: Path, key: str, document: dict[str, Any]) -> str:
         if self._key is None:
             raise _file_error(path, "a store with a key, because the file is encrypted", advice="Set key=")
         try:
             sealed = base64.b64decode(document["sealed"])
         except (binascii.Error, TypeError):
             sealed = b""
-        sealer, key_id = self._sealer_in_use(), str(document.get("key_id"))
+        sealer, key_id = await self._sealer_in_use(), str(document.get("key_id"))
         if key_id not in sealer.key_ids:
             advice = "Pass the key that it was encrypted with, or remove the file and sign in again"
             raise _file_error(path, "a file that was encrypted with this key", advice=advice)
-        return sealer.open(sealed, key_id, key)["text"]
+        with suppress(ConfigError):
+            return sealer.open(sealed, key_id, key)["text"]
+        raise _file_error(path, "unchanged encrypted data", advice=_REMOVE)
 
-    def _save(self, key: str, text: str) -> None:
+    def _write(self, path: Path, text: str) -> None:
         self._make_folder()
-        if self._key is not None:
-            sealed, key_id = self._sealer_in_use().seal({"text": text}, key)
-            text = json.dumps({"key_id": key_id, "sealed": base64.b64encode(sealed).decode()})
-        path = self._path(key)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -221,18 +226,31 @@ class FileTokenStore:
                 file.flush()
                 os.fsync(descriptor)
             os.replace(temporary, path)
+            _remove_abandoned(path)
             _sync_folder(self.folder)
         except OSError as exc:
             with suppress(OSError):
                 temporary.unlink()
             raise _file_error(path, "a file that can be written", exc) from exc
 
-    def _sealer_in_use(self) -> Sealer:
+    async def _sealer_in_use(self) -> Sealer:
         if self._sealer is None:
-            with _lock_file(self.folder / "keyring.lock") as descriptor:  # one process creates the key
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                self._sealer = _make_sealer(_key_of_keyring())
+            self._make_folder()
+            path = self.folder / "keyring.lock"
+            with _lock_file(path) as descriptor:  # one process creates the key
+                await _poll(lambda: _try_lock(descriptor, path))
+                # The keyring may wait for a person who unlocks it.
+                self._sealer = _make_sealer(await in_daemon_thread(_key_of_keyring))
         return self._sealer
+
+
+async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Run a function in a thread of the pool, or in this one if the interpreter exits and the pool takes no work."""
+    try:
+        work = asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+    except RuntimeError:
+        return function(*arguments)
+    return await work
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
@@ -241,8 +259,17 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise _file_error(path, "a JSON object", advice="Remove the file and sign in again")
+        raise _file_error(path, "a JSON object", advice=_REMOVE)
     return document
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove the temporary files that killed processes have left beside a file: they contain tokens."""
+    oldest = time.time() - ABANDONED_SECONDS
+    for each in path.parent.glob(f".{path.name}.*"):
+        with suppress(FileNotFoundError):
+            if each.lstat().st_mtime < oldest:
+                each.unlink()
 
 
 def _make_sealer(key: SealingKey) -> Sealer:

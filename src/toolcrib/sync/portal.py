@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from .._util.tasks import is_running_to_end, wait_for_run_to_end
 from ..errors import UsageError
 
 log = logging.getLogger("toolcrib.sync")
 
 R = TypeVar("R")
+
+EXIT_SECONDS: Final = 10.0
+"""Maximum seconds by which unfinished work delays the exit of the program."""
 
 
 class Portal:
@@ -63,6 +69,14 @@ class Portal:
                 self._thread.start()
             return self._loop
 
+    def finish(self) -> None:
+        """Wait for work that must not be lost, such as a renewal of tokens, if a client was left open at exit."""
+        loop = self._loop
+        if loop is None or not is_running_to_end(loop):
+            return
+        with contextlib.suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(wait_for_run_to_end(), loop).result(EXIT_SECONDS)
+
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
@@ -75,6 +89,7 @@ class Portal:
 
 
 portal: Final = Portal()
+atexit.register(portal.finish)
 # A forked child inherits the object but not the thread.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=portal.__init__)  # type: ignore[misc]

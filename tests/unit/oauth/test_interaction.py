@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import sys
 import threading
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -24,10 +25,45 @@ REDIRECT = "http://127.0.0.1:27465/callback"
 
 
 class Terminal(io.StringIO):
-    """A stream that is a terminal."""
+    """A stream that is a terminal, of a program that only writes to it."""
 
     def isatty(self) -> bool:
         return True
+
+
+class Keyboard:
+    """A terminal at which a text is typed."""
+
+    def __init__(self, text: str) -> None:
+        self.typed, terminal = os.openpty()
+        os.write(self.typed, text.encode() or b"\x04")  # Ctrl-D
+        self.stdin = os.fdopen(terminal, encoding="utf-8")
+
+    def close(self) -> None:
+        self.stdin.close()
+        os.close(self.typed)
+
+
+@pytest.fixture
+def keyboards() -> Iterator[list[Keyboard]]:
+    opened: list[Keyboard] = []
+    yield opened
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def type_text(monkeypatch: pytest.MonkeyPatch, keyboards: list[Keyboard]) -> Callable[[str], Terminal]:
+    """Return a function that types a text at a new terminal, and returns what is written there."""
+
+    def type_text(text: str) -> Terminal:
+        errors = Terminal()
+        keyboards.append(Keyboard(text))
+        monkeypatch.setattr(sys, "stdin", keyboards[-1].stdin)
+        monkeypatch.setattr(sys, "stderr", errors)
+        return errors
+
+    return type_text
 
 
 def attempt(*, sends_iss: bool = False) -> AuthorizationAttempt:
@@ -131,29 +167,46 @@ def test_a_stream_that_is_closed_or_missing_is_no_terminal(
 
 
 @pytest.mark.parametrize("start", [f"{REDIRECT}?", "?", ""])
-async def test_the_address_that_is_pasted_is_read(monkeypatch: pytest.MonkeyPatch, start: str) -> None:
+async def test_the_address_that_is_pasted_is_read(type_text: Callable[[str], Terminal], start: str) -> None:
     request = attempt(sends_iss=True)
     query = urlencode({"code": "a/b", "state": request.state, "iss": ISSUER})
-    errors = set_streams(monkeypatch, f"  {start}{query}  \nnext line\n")
+    errors = type_text(f"  {start}{query}  \nnext line\n")
 
     answer = await ask_person("paste", request, None)
 
     assert answer == {"code": "a/b", "state": request.state, "iss": ISSUER}
     assert request.read_code(answer) == "a/b"
     assert request.url in errors.getvalue()
-    assert sys.stdin.read() == "next line\n"
+    assert sys.stdin.readline() == "next line\n"
+
+
+async def test_a_prompt_that_is_cancelled_takes_no_line_of_the_next_one(
+    type_text: Callable[[str], Terminal], keyboards: list[Keyboard]
+) -> None:
+    first, second = attempt(), attempt()
+    errors = type_text("x\n")
+    sys.stdin.readline()
+    asking = asyncio.ensure_future(ask_person("paste", first, None))
+    while first.url not in errors.getvalue():
+        await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking])
+    asking = asyncio.ensure_future(ask_person("paste", second, None))
+    os.write(keyboards[-1].typed, b"the code\n")
+
+    assert second.read_code(await asyncio.wait_for(asking, 10)) == "the code"
 
 
 @pytest.mark.parametrize("code", ["4/0AbCd", "padded==", "a=b"])
-async def test_a_code_alone_is_taken(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+async def test_a_code_alone_is_taken(type_text: Callable[[str], Terminal], code: str) -> None:
     request = attempt()
-    set_streams(monkeypatch, f"{code}\n")
+    type_text(f"{code}\n")
 
     assert request.read_code(await ask_person("paste", request, None)) == code
 
 
-async def test_a_code_alone_is_not_enough_if_the_server_names_its_issuer(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_streams(monkeypatch, "canary\n")
+async def test_a_code_alone_is_not_enough_if_the_server_names_its_issuer(type_text: Callable[[str], Terminal]) -> None:
+    type_text("canary\n")
 
     with pytest.raises(tc.AuthError, match="expected the whole address, got a code") as caught:
         await ask_person("paste", attempt(sends_iss=True), None)
@@ -161,19 +214,21 @@ async def test_a_code_alone_is_not_enough_if_the_server_names_its_issuer(monkeyp
     assert "canary" not in str(caught.value)
 
 
-async def test_an_address_with_another_state_or_without_a_code_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_address_with_another_state_or_without_a_code_is_rejected(
+    type_text: Callable[[str], Terminal],
+) -> None:
     request = attempt()
     for pasted in (f"{REDIRECT}?code=c&state=another", f"{REDIRECT}?state={request.state}", REDIRECT, "code=c"):
-        set_streams(monkeypatch, f"{pasted}\n")
+        type_text(f"{pasted}\n")
         with pytest.raises(tc.AuthError, match="the answer to the sign-in has"):
             request.read_code(await ask_person("paste", request, None))
 
 
 @pytest.mark.parametrize("text", ["", "\n", "   \n"])
 async def test_an_empty_line_or_the_end_of_input_cancels_the_sign_in(
-    monkeypatch: pytest.MonkeyPatch, text: str
+    type_text: Callable[[str], Terminal], text: str
 ) -> None:
-    set_streams(monkeypatch, text)
+    type_text(text)
 
     with pytest.raises(tc.AuthError, match="cancelled: no address was pasted"):
         await ask_person("paste", attempt(), None)

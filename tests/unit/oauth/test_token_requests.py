@@ -138,11 +138,12 @@ def test_an_answer_without_a_token_is_an_error(content: Any) -> None:
     assert caught.value.error == "invalid_response"
 
 
-def test_a_401_without_an_error_is_an_unknown_client() -> None:
+def test_a_401_without_an_error_may_be_an_unknown_client() -> None:
     with pytest.raises(TokenRequestRejected) as caught:
         read(b"", 401)
 
-    assert caught.value.error == "invalid_client"
+    assert caught.value.error == "invalid_response"
+    assert caught.value.rejects_client
 
 
 @pytest.mark.parametrize("token", ["a b", "a\r\nX-Injected: 1", "a\x00", "ü", "\u2028"])

@@ -52,6 +52,8 @@ class ForeignAuthorizer:
         self._turn = asyncio.Lock()
         self._tasks = TaskSet()
         self._failed: tuple[dict[str, str], dict[str, str] | AuthError] | None = None
+        self._requests = 0
+        """Number of requests to the authorisation server that are not answered."""
         self.rounds = 0
         """Number of attempts to renew the credentials."""
 
@@ -146,8 +148,8 @@ class ForeignAuthorizer:
                 given = {name: value for name, value in request.headers.items() if before.get(name) != value}
                 if refusal is None or not same_headers(given, used):
                     return given
-                (status, headers), refusal = refusal, None
-                reply = self._library.Response(status, headers=headers, content=b"", request=request)
+                reply = self._library.Response(refusal.status, headers=refusal.headers, content=b"", request=request)
+                refusal = None
             raise AuthError(f"the auth provider made {MAX_REQUESTS} requests without authorising the call")
         except StopAsyncIteration:
             return {}  # the provider does not handle this rejection
@@ -157,11 +159,17 @@ class ForeignAuthorizer:
     async def _send(self, request: Any) -> Any:
         body = await request.aread() if hasattr(request, "aread") else getattr(request, "content", b"")
         headers = [(k, v) for k, v in request.headers.items() if k.lower() not in ("host", "content-length")]
-        status, answered, content = await self._fetch(request.method, str(request.url), headers, bytes(body))
+        self._requests += 1
+        try:
+            status, answered, content = await self._fetch(request.method, str(request.url), headers, bytes(body))
+        finally:
+            self._requests -= 1
         return self._library.Response(status, headers=answered, content=content, request=request)
 
     async def close(self) -> None:
-        """Cancel the running flows."""
+        """Cancel the running flows, after the requests that were sent: an answer may have a new refresh token."""
+        if self._requests:
+            await asyncio.wait(set(self._tasks), timeout=CLOSE_SECONDS)
         self._tasks.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)

@@ -15,8 +15,8 @@ import aiohttp
 
 from ..._util.proxies import proxy_of_environment
 from ...config import HttpServer, SecretMask, SseServer, mask_urls, names_a_secret
-from ...errors import AuthError, ConnectError, ToolcribError
-from ...oauth.http import MAX_BODY_BYTES, Fetch, Headers, HttpParts, exchange
+from ...errors import AuthError, ToolcribError
+from ...oauth.http import MAX_BODY_BYTES, Fetch, Headers, HttpParts, IssuerUnavailable, exchange
 from . import errors, network
 from .address_guard import AddressGuard
 
@@ -51,7 +51,7 @@ class AuthRequests:
         try:
             return await self._send(method, url, headers, content, follow=False, max_bytes=MAX_BODY_BYTES)
         except (aiohttp.ClientError, OSError) as exc:  # TimeoutError is an OSError
-            failure = ConnectError(f"authorisation: {mask_urls(url)}: {errors.words_of(exc, self._secrets)}")
+            failure = IssuerUnavailable(f"authorisation: {mask_urls(url)}: {errors.words_of(exc, self._secrets)}")
             failure.__cause__ = errors.cause_of(exc, self._secrets)
         raise failure
 

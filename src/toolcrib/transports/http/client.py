@@ -193,6 +193,11 @@ class HttpClient:
             self._auth_requests = AuthRequests(server, self._guard, self._proxy_for, secrets)
             self._authorizer = _authorizer_of(provider, server.url, self._auth_requests, hold, secrets)
 
+    @property
+    def has_credentials(self) -> bool:
+        """Whether the last request had credentials of an auth provider."""
+        return bool(self._credentials)
+
     def _proxy_for(self, url: str) -> str | None:
         if self._is_direct:
             return None
@@ -212,7 +217,8 @@ class HttpClient:
         """Send a request and return the response, whose body the caller must read and release.
 
         Adds credentials, and renews them up to `max_renewals` times after a 401 and once after a 403. Without `renew`
-        no authorisation flow is started. Redirects are followed only on the same server.
+        those of the last request are used, and no authorisation is started. Redirects are followed only on the same
+        server.
         """
         at = url or self.url
         if self._fixed:
@@ -243,7 +249,8 @@ class HttpClient:
             elif auth is not None and renew and _may_renew(auth, response, refusals):
                 if body is not None:
                     body.sent = False  # the server rejected it
-                refusal = Refusal(status, list(response.headers.items()))
+                challenge = errors.challenge_of(response, self._secrets)
+                refusal = Refusal(status, list(response.headers.items()), challenge)
                 await self._drain(response)
                 refusals[status] += 1
                 outgoing = self._outgoing(verb, at, headers, body)
@@ -258,11 +265,10 @@ class HttpClient:
     async def _credentials_for(
         self, auth: RequestAuthorizer, verb: str, url: str, headers: Mapping[str, str], body: Body | None, renew: bool
     ) -> Mapping[str, str]:
+        if not renew:
+            return self._credentials  # `current` may start a renewal in the background
         known = auth.current(verb, url)
-        if known is not None:
-            return known
-        # A session that is being closed must not start an authorisation: it uses the last credentials.
-        return await auth.headers(self._outgoing(verb, url, headers, body)) if renew else self._credentials
+        return known if known is not None else await auth.headers(self._outgoing(verb, url, headers, body))
 
     def _outgoing(self, verb: str, url: str, headers: Mapping[str, str], body: Body | None) -> Outgoing:
         return Outgoing(verb, url, {**self._http.headers, **headers}, body.data if body is not None else b"")

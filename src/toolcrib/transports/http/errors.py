@@ -125,7 +125,7 @@ def words_of(exc: BaseException, secrets: SecretMask) -> str:
 def auth_error(response: ClientResponse, secrets: SecretMask) -> AuthError:
     """Return the error for a response with status 401 or 403; it says whether the request had credentials."""
     status = response.status
-    challenge = printable(", ".join(response.headers.getall(hdrs.WWW_AUTHENTICATE, [])), MAX_ERROR_TEXT, secrets)
+    challenge = challenge_of(response, secrets)
     advice = ""
     if status != 401:
         what = f"the server requires authorisation (HTTP {status}); the credentials do not allow the request"
@@ -139,8 +139,13 @@ def auth_error(response: ClientResponse, secrets: SecretMask) -> AuthError:
         )
     shown = f"; challenge: {one_line(challenge)}" if challenge else ""
     return AuthError(
-        f"{what}{advice}{shown}", status=status, challenge=challenge or None, reason=what if advice else None
+        f"{what}{advice}{shown}", status=status, challenge=challenge, reason=what if advice else None
     )
+
+
+def challenge_of(response: ClientResponse, secrets: SecretMask) -> str | None:
+    """Return the challenges of a response as text for errors."""
+    return printable(", ".join(response.headers.getall(hdrs.WWW_AUTHENTICATE, [])), MAX_ERROR_TEXT, secrets) or None
 
 
 def is_refusal(response: ClientResponse) -> bool:

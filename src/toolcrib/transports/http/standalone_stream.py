@@ -18,6 +18,7 @@ from ...errors import (
     ToolcribError,
     TransportError,
 )
+from ...oauth.http import IssuerUnavailable
 from .client import EVENTS, HttpClient
 from .sse_reader import SseReader, StreamPosition
 
@@ -80,7 +81,8 @@ class StandaloneStream:
                 self._note_open()
             if failures > MAX_REOPEN_FAILURES:
                 # The connection is lost only if the server cannot be reached; the stream itself is optional.
-                if isinstance(reason, TransportError) and not reason.sent:
+                is_of_issuer = isinstance(reason, IssuerUnavailable)
+                if isinstance(reason, TransportError) and not reason.sent and not is_of_issuer:
                     self._lose(ConnectionLost(f"the server cannot be reached: {reason.message}"))
                     return
                 if reason is None or not self._was_open:
@@ -94,7 +96,10 @@ class StandaloneStream:
         headers = self._headers()
         if place.id is not None:
             headers["Last-Event-ID"] = place.id
-        response = await self._client.send("GET", headers)
+        # A token that the server has just accepted is rejected here only if the server lacks this stream: no person is
+        # asked because of that.
+        renew = self._was_open or not self._client.has_credentials
+        response = await self._client.send("GET", headers, renew=renew)
         try:
             if response.status >= 400:
                 # Servers without this stream answer with various errors, so an error means an expired session only if

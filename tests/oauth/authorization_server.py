@@ -192,6 +192,10 @@ class AuthorizationServer:
         """Make all access tokens invalid."""
         self.tokens.expire_access()
 
+    def end_streams(self) -> None:
+        """Break off the streams that clients have opened with GET."""
+        self._resource_server.end_streams()
+
     def revoke_all(self) -> None:
         """Make all access tokens and refresh tokens invalid."""
         self.tokens.revoke_all()
@@ -237,6 +241,10 @@ class AuthorizationServer:
         """Let requests wait at a point: an endpoint (before it is processed), or with `-after`, once it is."""
         gate = self._gates[point] = Gate()
         return gate
+
+    def stop_holding(self, point: str) -> None:
+        """Let later requests pass; those that wait go on when their gate is opened."""
+        del self._gates[point]
 
     def fail_next(
         self,

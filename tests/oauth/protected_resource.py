@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 import toolcrib as tc
 from tests.oauth.discovery import resource_metadata_path
@@ -21,6 +22,7 @@ class ProtectedResource:
 
     def __init__(self, server: AuthorizationServer) -> None:
         self._server = server
+        self._streams: set[asyncio.Task[None]] = set()
         tools = tc.ToolServer("protected", auth=self._identify)
 
         @tools.tool
@@ -51,7 +53,7 @@ class ProtectedResource:
         injected = self._server.injected_failure("mcp")
         if injected is None:
             await self._server.wait_at("mcp")
-            injected = self._refuse_writing(message, headers)
+            injected = self._refuse_stream(scope["method"]) or self._refuse_writing(message, headers)
         if injected is not None:
             await injected(scope, receive, send)
             return
@@ -59,7 +61,19 @@ class ProtectedResource:
         async def replayed() -> Any:
             return events.pop(0) if events else await receive()
 
-        await self._app(scope, replayed, send)
+        answering = asyncio.create_task(self._app(scope, replayed, send))
+        if scope["method"] == "GET":
+            self._streams.add(answering)
+        try:
+            await asyncio.wait([answering])
+        finally:
+            self._streams.discard(answering)
+            answering.cancel()
+
+    def end_streams(self) -> None:
+        """Break off the streams that clients have opened with GET."""
+        for each in self._streams:
+            each.cancel()
 
     async def close(self) -> None:
         """End the sessions."""
@@ -98,6 +112,11 @@ class ProtectedResource:
         error = "invalid_token" if "authorization" in headers else None
         scope = self._server.behaviour.challenge_scope
         raise tc.AuthError("unauthorised", status=401, challenge=self._challenge(error, scope))
+
+    def _refuse_stream(self, method: str) -> Response | None:
+        if method != "GET" or not self._server.behaviour.rejects_streams:
+            return None
+        return PlainTextResponse("only POST", 401, {"WWW-Authenticate": "Bearer"})
 
     def _refuse_writing(self, message: Any, headers: Mapping[str, str]) -> JSONResponse | None:
         behaviour = self._server.behaviour

@@ -469,12 +469,11 @@ async def test_a_new_connection_does_not_start_the_count_again() -> None:
 async def test_a_server_that_rejects_all_tokens_does_not_cause_a_loop() -> None:
     async with AuthorizationServer() as server:
         auth = person()
-        for _ in range(5):
+        for attempt in range(1, 6):
             server.fail_next("mcp", times=1000, status=401, WWW_Authenticate="Bearer")
             with pytest.raises(tc.AuthError):
                 await sign_in(server, auth)
-
-    assert server.counters["authorize"] == 3
+            assert server.counters["authorize"] == min(attempt, 3)  # a connection asks once
 
 
 @pytest.mark.parametrize("error", ["", "invalid_token", "access_denied", "not_insufficient_scope"])

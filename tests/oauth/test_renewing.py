@@ -597,7 +597,7 @@ async def test_tokens_that_another_process_stores_replace_those_that_could_not_b
     assert (await account.load()).token_sets == third.token_sets
 
 
-@pytest.mark.parametrize("error", ["unauthorized_client", "unsupported_grant_type"])
+@pytest.mark.parametrize("error", ["unauthorized_client", "unsupported_grant_type", "bad_refresh_token"])
 async def test_a_client_that_may_not_refresh_leads_to_a_sign_in(error: str) -> None:
     async with AuthorizationServer() as server, asyncio.timeout(BOUND):
         oauth, person = sign_ins()

@@ -91,19 +91,16 @@ class SignInFlow:
             except (ConnectError, TokenRequestRejected) as exc:
                 failure = exc
         # Without the lock, as this may take long.
-        if self._options.issuer is not None or await self._names_issuer(current):
-            raise failure
-        return await self._leave_issuer(current)
-
-    async def _leave_issuer(self, tokens: TokenSet) -> TokenSet | None:
-        """Use the tokens no more, since the server names another issuer now; return newer ones, if there are any."""
+        is_former = self._options.issuer is None and not await self._names_issuer(current)
         async with self._account.lock():
             stored = await self._account.load()
             newest = self._account.choose(stored)
-            if newest is not None and newest.access_token != tokens.access_token:
+            if newest is not None and newest.access_token != current.access_token:
                 return newest
+            if not is_former:
+                raise failure
             await self._account.save(replace(stored, issuer=None))
-        return None
+            return None
 
     async def _names_issuer(self, tokens: TokenSet) -> bool:
         """Return whether the server still names the issuer of these tokens; True if that is not known."""

@@ -267,7 +267,7 @@ def _remove_abandoned(path: Path) -> None:
     """Remove the temporary files that killed processes have left beside a file: they contain tokens."""
     oldest = time.time() - ABANDONED_SECONDS
     for each in path.parent.glob(f".{path.name}.*"):
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             if each.lstat().st_mtime < oldest:
                 each.unlink()
 

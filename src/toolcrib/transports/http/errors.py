@@ -138,9 +138,7 @@ def auth_error(response: ClientResponse, secrets: SecretMask) -> AuthError:
             "beforehand), or set headers={'Authorization': ...}"
         )
     shown = f"; challenge: {one_line(challenge)}" if challenge else ""
-    return AuthError(
-        f"{what}{advice}{shown}", status=status, challenge=challenge, reason=what if advice else None
-    )
+    return AuthError(f"{what}{advice}{shown}", status=status, challenge=challenge, reason=what if advice else None)
 
 
 def challenge_of(response: ClientResponse, secrets: SecretMask) -> str | None:

@@ -6,13 +6,17 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from tests.faults.http_kit import Provider, Web, calls, running
 from tests.faults.kit import Ledger, either_era, eventually, lucky, outcome_of, succeeded
+from toolcrib.config import SecretMask
 from toolcrib.errors import AuthError, ConnectError, ToolcribError
+from toolcrib.oauth.request_authorizer import Outgoing
+from toolcrib.transports.http.auth import ForeignAuthorizer
 from toolcrib.types import ConnectionState
 
 # ---- nothing to authorise with
@@ -354,3 +358,30 @@ async def test_closing_with_an_expired_token_begins_no_authorisation(
     assert (provider.flows, provider.interactive) == (flows, 0)
     last = server.requests[-1]
     assert (last.verb, last.header("authorization")) == ("DELETE", "Bearer first")
+
+
+async def test_a_close_waits_for_the_answer_to_a_request_of_the_provider() -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+    answers: list[int] = []
+
+    class Renewing:
+        async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
+            response = yield type(request)("POST", "https://login.example.com/token")
+            answers.append(response.status_code)
+            yield request
+
+    async def fetch(*_: Any) -> tuple[int, list[tuple[str, str]], bytes]:
+        asked.set()
+        await answered.wait()
+        return 200, [], b"{}"
+
+    authorizer = ForeignAuthorizer(Renewing(), fetch, nullcontext, SecretMask())
+    calling = asyncio.create_task(authorizer.headers(Outgoing("POST", "https://tools.example.com/mcp", {}, b"")))
+    await asked.wait()
+    closing = asyncio.create_task(authorizer.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    answered.set()
+    await asyncio.wait_for(closing, 5)
+    assert answers == [200]
+    assert await calling == {}

@@ -508,9 +508,10 @@ async def test_an_encrypted_entry_that_was_copied_or_changed_is_refused(
     await store.save("a", TEXT)
     await store.save("b", "{}")
     spoil(store.folder)
-    with pytest.raises(tc.ConfigError) as caught:
+    with pytest.raises(tc.ConfigError, match="Remove the file and sign in again") as caught:
         await store.load("a")
     assert "s3cret" not in str(caught.value)
+    assert str(store.folder) in str(caught.value)
 
 
 @pytest.mark.parametrize("key", [None, bytes(32)], ids=["no key", "another key"])
@@ -613,6 +614,28 @@ async def test_stores_that_create_the_key_at_the_same_time_use_the_same_one(
         assert [await store.load("0"), await store.load("1")] == [TEXT, TEXT]
 
 
+async def test_a_keyring_that_waits_for_its_owner_blocks_no_time_limit(
+    tmp_path: Path, use_keyring: Callable[[KeyringBackend], None]
+) -> None:
+    unlocked = threading.Event()
+
+    class WaitingKeyring(MemoryKeyring):
+        def get_password(self, service: str, username: str) -> str | None:
+            unlocked.wait(BOUND)
+            return super().get_password(service, username)
+
+    use_keyring(WaitingKeyring())
+    stores = [tc.FileTokenStore(tmp_path / "tokens", key="keyring") for _ in range(2)]
+    asking = asyncio.create_task(stores[0].save("a", TEXT))
+    for store in stores:  # the second one waits for the lock of the first
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(store.save("a", TEXT), 0.05)
+    assert not asking.done()
+    unlocked.set()
+    await asyncio.wait_for(asking, BOUND)
+    assert await stores[1].load("a") == TEXT
+
+
 class LockedKeyring(MemoryKeyring):
     """A keyring whose owner does not unlock it."""
 
@@ -649,6 +672,37 @@ async def test_stores_show_no_secrets(tmp_path: Path) -> None:
     assert "s3cret" not in shown
     assert SealingKey(KEY).to_text() not in shown
     assert "encrypted" in shown
+
+
+# ---- ends of programs ------------------------------------------------------------------------------------------
+
+
+async def test_texts_are_stored_when_the_pool_of_threads_has_ended(store: tc.TokenStore) -> None:
+    await asyncio.get_running_loop().shutdown_default_executor()
+    await store.save("a", TEXT)
+    assert await store.load("a") == TEXT
+
+
+async def test_old_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    store = tc.FileTokenStore(tmp_path / "tokens")
+    await store.save("a", TEXT)
+    [path] = entries(store.folder)
+    old, new, foreign = (store.folder / f".{name}" for name in (f"{path.name}.1", f"{path.name}.2", "b.json.1"))
+    for action in (store.save("a", "{}"), store.delete("a")):
+        for each in (old, new, foreign):
+            each.write_text(TEXT)
+        for each in (old, foreign):
+            os.utime(each, (0, 0))
+        await action
+        assert (old.exists(), new.exists(), foreign.exists()) == (False, True, True)
+
+
+async def test_a_forked_process_does_not_inherit_locks_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tc.MemoryTokenStore()
+    async with store.lock("a"):
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        async with asyncio.timeout(BOUND), store.lock("a"):
+            pass
 
 
 # ---- all files -------------------------------------------------------------------------------------------------

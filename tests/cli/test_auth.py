@@ -95,6 +95,24 @@ def test_a_url_can_be_signed_in_to_without_settings(
     assert "echo" in run_cli("tools", server.url, cwd=tmp_path).out
 
 
+def test_a_sign_in_is_kept_if_the_server_fails_after_it(tmp_path: Path, browser: dict[str, str]) -> None:
+    class FailingServer(AuthorizationServer):
+        def _respond(self, endpoint: str, *request: Any) -> Any:
+            if endpoint == "token":
+                self.fail_next("mcp", times=99, status=400)
+            return super()._respond(endpoint, *request)
+
+    with in_background(FailingServer()) as server:
+        write_settings(tmp_path, {"web": {"url": server.url}})
+        ran = login(tmp_path, browser)
+        assert ran.code != 0
+        assert "signed in to web, but the connection failed afterwards" in ran.err
+        assert "HTTP 400" in ran.err and "Traceback" not in ran.err
+        server.fail_next("mcp", times=0)
+        assert run_cli("tools", cwd=tmp_path).code == 0
+    assert server.counters["authorize"] == 1
+
+
 def test_sign_ins_by_url_are_listed_without_settings_and_can_be_ended(
     tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
 ) -> None:

@@ -16,7 +16,7 @@ from ..diagnostics.sign_in_state import (
     obstacle_to_sign_in,
     stored_status,
 )
-from ..errors import AuthError, ConfigError, RemoteError
+from ..errors import AuthError, ConfigError, RemoteError, ToolcribError
 from ..events import SignInStarted
 from ..settings import ServerEntry
 from .console import can_ask, note
@@ -113,9 +113,17 @@ async def _sign_in(
     options: dict[str, Any] = {} if timeout is None else {"connect_timeout": timeout, "discovery_timeout": timeout}
     client = Client(as_singleton(replace(config, oauth=None)), name=entry.name, auth=provider, **options)
     client.on(SignInStarted, lambda event: _announce(event, interact))
-    async with client:
-        if await provider.status(config.url) is None:
-            await _list_tools(client)  # some servers require a sign-in only here
+    try:
+        async with client:
+            if await provider.status(config.url) is None:
+                await _list_tools(client)  # some servers require a sign-in only here
+    except AuthError:
+        raise  # the server does not accept the new sign-in
+    except ToolcribError:
+        if await provider.status(config.url) is not None:
+            await staged.commit()  # the person need not sign in again when the server works
+            note(f"signed in to {entry.name}, but the connection failed afterwards")
+        raise
     status = await provider.status(config.url)
     if status is not None:
         await staged.commit()

@@ -19,7 +19,7 @@ from .well_known import fetch_server_metadata
 log = logging.getLogger("toolcrib.oauth")
 
 ACTIVE_SECONDS: Final = 60.0
-"""Seconds for which an active token is not asked about again."""
+"""Seconds for which an active token is not introspected again."""
 INACTIVE_SECONDS: Final = 10.0
 MAX_INACTIVE: Final = 10_000
 """Inactive tokens that are remembered."""
@@ -32,7 +32,7 @@ FORM: Final = ("Content-Type", "application/x-www-form-urlencoded")
 
 @dataclass(frozen=True, slots=True)
 class Introspection:
-    """How `TokenVerifier` asks about opaque tokens: the credentials of this server at the issuer.
+    """How `TokenVerifier` introspects opaque tokens: the credentials of this server at the issuer.
 
     `endpoint` is found in the issuer's metadata if it is not given. With several issuers, `issuer` names the one that
     issues opaque tokens.
@@ -49,7 +49,7 @@ class Introspection:
 
 
 class TokenIntrospector:
-    """Asks an issuer about tokens, once for all requests with the same token."""
+    """Introspects tokens; concurrent requests with the same token share one introspection."""
 
     def __init__(
         self,

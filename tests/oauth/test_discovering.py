@@ -76,29 +76,46 @@ async def test_a_server_that_is_not_available_is_not_one_without_metadata(endpoi
         await sign_in(server, auth)
 
 
-@pytest.mark.parametrize("endpoint", ["resource_metadata", "metadata"])
+@pytest.mark.parametrize(
+    "endpoints, behaviour, sign_ins",
+    [
+        (["resource_metadata"], {"refresh_tokens": "none"}, 2),
+        (["metadata"], {"refresh_tokens": "none"}, 2),
+        (["token", "resource_metadata"], {}, 1),
+        (["token"], {"resource_metadata": "none"}, 1),
+    ],
+)
 @pytest.mark.parametrize("status", [429, 503])
-async def test_stored_credentials_stay_while_the_metadata_is_not_available(endpoint: str, status: int) -> None:
-    async with AuthorizationServer(refresh_tokens="none") as server:
+async def test_stored_credentials_stay_while_endpoints_are_not_available(
+    endpoints: list[str], behaviour: dict[str, Any], sign_ins: int, status: int
+) -> None:
+    async with AuthorizationServer(**behaviour) as server:
         store = tc.MemoryTokenStore()
         await sign_in(server, person(store=store))
         before = json.loads(await store.load(server.url) or "")
         server.expire_tokens()
-        server.fail_next(endpoint, times=1000, status=status)
+        for endpoint in endpoints:
+            server.fail_next(endpoint, times=1000, status=status)
         with pytest.raises(tc.ConnectError):
             await sign_in(server, person(store=store))
-
         after = json.loads(await store.load(server.url) or "")
 
-    assert before["token_sets"] and before["clients"]
-    assert (after["token_sets"], after["clients"]) == (before["token_sets"], before["clients"])
+        for endpoint in endpoints:
+            server.fail_next(endpoint, times=0)
+        await sign_in(server, person(store=store))
+
+    assert before["token_sets"] and before["clients"] and before["issuer"]
+    assert after == before
+    assert server.counters["authorize"] == sign_ins
 
 
-@pytest.mark.parametrize("status", [429, 503])
-async def test_default_endpoints_are_not_used_while_the_metadata_is_not_available(status: int) -> None:
+@pytest.mark.parametrize("status, error", [(429, tc.ConnectError), (503, tc.ConnectError), (200, tc.AuthError)])
+async def test_default_endpoints_are_not_used_while_the_metadata_cannot_be_read(
+    status: int, error: type[tc.ToolcribError]
+) -> None:
     async with AuthorizationServer(resource_metadata="none", requires_resource=False) as server:
-        server.fail_next("metadata", times=1000, status=status)
-        with pytest.raises(tc.ConnectError):
+        server.fail_next("metadata", times=1000, status=status)  # with 200 too, the body is not JSON
+        with pytest.raises(error):
             await sign_in(server, mode="legacy")
 
     assert server.counters["metadata"]
@@ -157,14 +174,23 @@ async def test_metadata_of_another_issuer_is_not_used() -> None:
     assert not server.counters["register"] + server.counters["authorize"] + server.counters["token"]
 
 
-@pytest.mark.parametrize("changes", [{}, {"metadata_changes": {"code_challenge_methods_supported": ["plain"]}}])
-async def test_a_server_without_pkce_is_refused_unless_the_user_knows_better(changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changes, mode",
+    [
+        ({}, "auto"),
+        ({"metadata_changes": {"code_challenge_methods_supported": ["plain"]}}, "auto"),
+        ({"resource_metadata": "none", "requires_resource": False}, "legacy"),
+    ],
+)
+async def test_a_server_without_pkce_is_refused_unless_the_user_knows_better(
+    changes: dict[str, Any], mode: str
+) -> None:
     async with AuthorizationServer(pkce="none", **changes) as server:
         with pytest.raises(tc.AuthError, match=r"OAuth\(assume_pkce=True\)"):
-            await sign_in(server)
+            await sign_in(server, mode=mode)
         assert not server.counters["register"] + server.counters["authorize"]
 
-        await sign_in(server, person(assume_pkce=True))
+        await sign_in(server, person(assume_pkce=True), mode=mode)
 
 
 async def test_pkce_may_be_stated_in_the_other_document() -> None:
@@ -198,6 +224,16 @@ async def test_metadata_that_cannot_be_used_is_an_error(answer: Any) -> None:
 
     assert not [each for each in server.requests if each.path.startswith("/moved/")]
     assert not server.counters["register"] + server.counters["token"]
+
+
+async def test_resource_metadata_that_is_not_json_is_not_the_same_as_none() -> None:
+    async with AuthorizationServer() as server:
+        server.fail_next("resource_metadata", times=9, status=200)
+        with pytest.raises(tc.AuthError, match="resource metadata at .*: expected a JSON object"):
+            await sign_in(server, mode="legacy")
+
+    assert paths(server) == [f"{WELL_KNOWN}/mcp"]
+    assert not server.counters["register"] + server.counters["authorize"]
 
 
 @pytest.mark.parametrize("endpoint", ["resource_metadata", "metadata", "register", "token"])
@@ -528,10 +564,11 @@ async def test_a_client_of_the_modern_era_needs_resource_metadata_for_its_first_
     assert not server.seen("metadata")
 
 
-async def test_modern_servers_need_resource_metadata() -> None:
+@pytest.mark.parametrize("mode", ["auto", "2026-07-28"])
+async def test_modern_servers_need_resource_metadata(mode: str) -> None:
     async with (
         AuthorizationServer(refresh_tokens="none") as server,
-        tc.Client(server.url, auth=person(), mode="2026-07-28") as client,
+        tc.Client(server.url, auth=person(), mode=mode) as client,
     ):
         server.change(resource_metadata="none")
         server.revoke_all()
@@ -540,3 +577,14 @@ async def test_modern_servers_need_resource_metadata() -> None:
             await client.call_tool("echo", {"text": "hi"})
 
     assert not server.seen("metadata")
+
+
+async def test_a_server_that_never_had_resource_metadata_needs_none_for_a_later_sign_in() -> None:
+    async with (
+        AuthorizationServer(resource_metadata="none") as server,
+        tc.Client(server.url, auth=person()) as client,
+    ):
+        server.revoke_all()
+        assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+
+    assert server.counters["authorize"] == 2

@@ -143,6 +143,18 @@ async def test_only_a_server_on_this_machine_may_name_addresses_of_this_machine_
         assert not [url for url in asked if url.startswith(local)]
 
 
+async def test_a_server_on_another_machine_without_tls_is_asked_nothing() -> None:
+    asked: list[str] = []
+
+    async def fetch(_method: str, url: str, _headers: Headers, _body: bytes) -> HttpParts:
+        asked.append(url)
+        return 404, [], b""
+
+    with pytest.raises(tc.AuthError, match=r"http://tools\.example/mcp: expected an https URL"):
+        await discover(fetch, "http://tools.example/mcp", Challenge("https://tools.example/resource"))
+    assert asked == []
+
+
 @pytest.mark.parametrize(
     "url, expected",
     [

@@ -129,11 +129,23 @@ async def test_a_registration_tells_what_the_client_is(redirect_uri: str, kind: 
     assert server.seen("authorize")[0].params["redirect_uri"] == redirect_uri
 
 
+NO_METHOD: dict[str, Any] = {"registration_changes": {"token_endpoint_auth_method": None}}
+ONLY_POST = {"metadata_changes": {"token_endpoint_auth_methods_supported": ["client_secret_post"]}}
+
+
 @pytest.mark.parametrize(
-    "method, place", [("client_secret_basic", "header"), ("client_secret_post", "form"), ("none", "nowhere")]
+    "behaviour, place",
+    [
+        ({"registered_method": "client_secret_basic"}, "header"),
+        ({"registered_method": "client_secret_post"}, "form"),
+        ({"registered_method": "none"}, "nowhere"),
+        ({"registered_method": "client_secret_basic", **NO_METHOD}, "header"),
+        ({**ONLY_POST, **NO_METHOD}, "form"),
+        ({"registered_method": "none", **ONLY_POST, **NO_METHOD}, "nowhere"),
+    ],
 )
-async def test_the_answer_to_a_registration_decides_the_method(method: str, place: str) -> None:
-    async with AuthorizationServer(registered_method=method) as server:
+async def test_the_answer_to_a_registration_decides_the_method(behaviour: dict[str, Any], place: str) -> None:
+    async with AuthorizationServer(**behaviour) as server:
         auth = person()
         await sign_in(server, auth)
         server.expire_tokens()

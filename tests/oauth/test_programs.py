@@ -337,7 +337,7 @@ def test_an_assertion_is_a_text_or_a_function(assertion: Any) -> None:
 
 
 async def test_a_program_of_an_enterprise_exchanges_the_persons_token() -> None:
-    async with AuthorizationServer() as idp, AuthorizationServer() as server:
+    async with AuthorizationServer() as idp, AuthorizationServer(resource="{base}") as server:
         server.trusted.append(idp)
         idp.trusted.append(server)
         idp.add_client("idp-app", "client_secret_basic", secret="idp-secret")
@@ -357,7 +357,8 @@ async def test_a_program_of_an_enterprise_exchanges_the_persons_token() -> None:
 
     (exchange,), (redeemed,) = idp.seen("token"), server.seen("token")
     assert exchange.params["audience"] == server.issuer
-    assert exchange.params["resource"] == server.resource
+    for request in (exchange, redeemed):
+        assert (request.params["resource"], request.params["scope"]) == (server.resource, "mcp:read")
     assert exchange.params["requested_token_type"] == "urn:ietf:params:oauth:token-type:id-jag"
     assert redeemed.params["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
 

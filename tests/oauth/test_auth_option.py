@@ -57,6 +57,23 @@ async def test_one_provider_serves_several_event_loops() -> None:
     assert server.counters["authorize"] == 1
 
 
+async def test_accounts_at_one_server_keep_their_own_tokens_in_one_store() -> None:
+    store = tc.MemoryTokenStore()
+    async with AuthorizationServer() as server:
+
+        async def whoami(account: str, **given: Any) -> str:
+            async with tc.Client(server.url, auth=person(account=account, store=store, **given)) as client:
+                return (await client.call_tool("whoami")).text
+
+        for name in ("ann", "bob"):
+            server.change(subject=name)
+            assert await whoami(name) == name
+        for name in ("ann", "bob"):
+            assert await whoami(name, interact=None) == name
+
+    assert server.counters["authorize"] == 2
+
+
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_sign_in_works_in_both_eras(mode: str) -> None:
     async with AuthorizationServer() as server, tc.Client(server.url, auth=person(), mode=mode) as client:

@@ -229,7 +229,7 @@ async def test_metadata_that_cannot_be_used_is_an_error(answer: Any) -> None:
 async def test_resource_metadata_that_is_not_json_is_not_the_same_as_none() -> None:
     async with AuthorizationServer() as server:
         server.fail_next("resource_metadata", times=9, status=200)
-        with pytest.raises(tc.AuthError, match="resource metadata at .*: expected a JSON object"):
+        with pytest.raises(tc.AuthError, match=r"resource metadata at .*: expected a JSON object"):
             await sign_in(server, mode="legacy")
 
     assert paths(server) == [f"{WELL_KNOWN}/mcp"]

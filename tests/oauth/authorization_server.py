@@ -83,7 +83,7 @@ class InjectedFailure:
     status: int
     error: str | None
     description: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str | tuple[str, ...]]
 
 
 class AuthorizationServer:
@@ -254,9 +254,12 @@ class AuthorizationServer:
         status: int = 503,
         error: str | None = None,
         description: str = "",
-        **headers: str,
+        **headers: str | tuple[str, ...],
     ) -> None:
-        """Let the next requests to an endpoint fail, with an OAuth error if `error` is given; `Retry_After="1"`."""
+        """Let the next requests to an endpoint fail, with an OAuth error if `error` is given; `Retry_After="1"`.
+
+        A tuple is a header that is sent several times.
+        """
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self._failures[endpoint] = InjectedFailure(times, status, error, description, named)
 
@@ -296,10 +299,14 @@ class AuthorizationServer:
         if failure is None or failure.times == 0:
             return None
         failure.times -= 1
-        if failure.error is None:
-            return PlainTextResponse("not now", failure.status, dict(failure.headers))
-        body = {"error": failure.error, "error_description": failure.description}
-        return JSONResponse(body, failure.status, dict(failure.headers))
+        response: Response = PlainTextResponse("not now", failure.status)
+        if failure.error is not None:
+            body = {"error": failure.error, "error_description": failure.description}
+            response = JSONResponse(body, failure.status)
+        for name, values in failure.headers.items():
+            for value in (values,) if isinstance(values, str) else values:
+                response.headers.append(name, value)
+        return response
 
     async def wait_at(self, point: str) -> bool:
         """Wait if requests are held at this point; return whether they are, or were."""

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-MetadataAnswer = Literal[
-    "normal", "unavailable", "busy", "redirect", "redirect_away", "huge", "not_json", "deep", "array"
-]
+MetadataAnswer = Literal["normal", "unavailable", "redirect", "redirect_away", "huge", "not_json", "deep", "array"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,8 +61,6 @@ def server_metadata(server: AuthorizationServer, path: str) -> Response:
     match server.behaviour.metadata_answer:
         case "unavailable":
             return Response("try later", 503, {"Retry-After": "1"})
-        case "busy":
-            return Response("slow down", 429, {"Retry-After": "1"})
         case "redirect":
             return RedirectResponse(f"{server.base}/moved/{kind}", 302)
         case "redirect_away":

@@ -51,15 +51,28 @@ def paths(server: AuthorizationServer) -> list[str]:
         ("root", True, [WELL_KNOWN]),
         ("path", False, [f"{WELL_KNOWN}/mcp"]),
         ("root", False, [f"{WELL_KNOWN}/mcp", WELL_KNOWN]),
+        ("path", f"{WELL_KNOWN}/gone", [f"{WELL_KNOWN}/gone", f"{WELL_KNOWN}/mcp"]),
     ],
 )
 async def test_the_named_resource_metadata_is_fetched_else_the_well_known_one(
-    place: Any, hint: bool, expected: list[str]
+    place: Any, hint: bool | str, expected: list[str]
 ) -> None:
-    async with AuthorizationServer(resource_metadata=place, resource_metadata_hint=hint) as server:
+    async with AuthorizationServer(resource_metadata=place, resource_metadata_hint=hint is True) as server:
+        if isinstance(hint, str):
+            challenge = f'Bearer resource_metadata="{server.base}{hint}"'
+            server.fail_next("mcp", status=401, WWW_Authenticate=challenge)
         await sign_in(server)
 
     assert paths(server) == [*expected, OAUTH]
+
+
+async def test_the_bearer_challenge_may_be_in_any_of_several_headers() -> None:
+    async with AuthorizationServer(resource_metadata="custom", resource_metadata_hint=False) as server:
+        bearer = f'Bearer resource_metadata="{server.base}/custom/resource-metadata", scope="mcp:write"'
+        server.fail_next("mcp", status=401, WWW_Authenticate=("Basic realm=x", bearer, "Negotiate"))
+        await sign_in(server)
+
+    assert server.seen("authorize")[0].params["scope"] == "mcp:write"
 
 
 @pytest.mark.parametrize("endpoint", ["resource_metadata", "metadata"])
@@ -216,10 +229,19 @@ async def test_an_issuer_without_tls_on_another_machine_is_refused() -> None:
             await sign_in(server)
 
 
-@pytest.mark.parametrize("answer", ["redirect_away", "huge", "not_json", "deep", "array"])
-async def test_metadata_that_cannot_be_used_is_an_error(answer: Any) -> None:
+@pytest.mark.parametrize(
+    "answer, problem",
+    [
+        ("redirect_away", "publishes no metadata"),
+        ("huge", "at most 262,144 bytes"),
+        ("not_json", "expected a JSON object"),
+        ("deep", "expected a JSON object"),
+        ("array", "expected a JSON object"),
+    ],
+)
+async def test_metadata_that_cannot_be_used_is_an_error(answer: Any, problem: str) -> None:
     async with AuthorizationServer(metadata_answer=answer) as server:
-        with pytest.raises(tc.AuthError):
+        with pytest.raises(tc.AuthError, match=problem):
             await sign_in(server)
 
     assert not [each for each in server.requests if each.path.startswith("/moved/")]
@@ -279,6 +301,15 @@ async def test_an_authorisation_makes_at_most_50_requests() -> None:
 async def test_metadata_may_redirect_to_the_same_origin() -> None:
     async with AuthorizationServer(metadata_answer="redirect") as server:
         await sign_in(server)
+
+
+async def test_metadata_that_redirects_to_itself_is_given_up() -> None:
+    async with AuthorizationServer() as server:
+        server.fail_next("metadata", times=1000, status=302, Location=OAUTH)
+        with pytest.raises(tc.AuthError, match="publishes no metadata"):
+            await sign_in(server)
+
+    assert paths(server)[1:] == [OAUTH] * http.MAX_REDIRECTS + [OIDC]
 
 
 @pytest.mark.parametrize("endpoint", ["register", "token"])
@@ -384,6 +415,32 @@ async def test_the_issuer_of_stored_credentials_is_preferred() -> None:
 
     assert server.counters["authorize"] == 2
     assert not first.requests
+
+
+async def test_an_issuer_that_is_not_available_leaves_the_choice_to_the_next_unless_it_is_the_known_one() -> None:
+    async with AuthorizationServer() as first, AuthorizationServer() as server:
+        server.trusted, first.trusted = [first], [server]
+        server.change(authorization_servers=(first.issuer, server.issuer))
+        first.fail_next("metadata", times=1000)
+        await sign_in(server)
+        assert (first.counters["authorize"], server.counters["authorize"]) == (0, 1)
+
+        first.fail_next("metadata", times=0)
+        auth = person()
+        await sign_in(server, auth)
+        first.revoke_all()
+        first.fail_next("metadata", times=1000)
+        with pytest.raises(tc.ConnectError):
+            await sign_in(server, auth)
+
+    assert (first.counters["authorize"], server.counters["authorize"]) == (1, 1)
+
+
+async def test_a_server_that_names_no_issuer_needs_a_configured_one() -> None:
+    async with AuthorizationServer(authorization_servers=()) as server:
+        with pytest.raises(tc.AuthError, match=r"expected authorization_servers, got none\. Set issuer="):
+            await sign_in(server)
+        await sign_in(server, person(issuer=server.issuer))
 
 
 async def test_a_configured_issuer_chooses_and_must_be_offered() -> None:

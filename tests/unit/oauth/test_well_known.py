@@ -14,6 +14,7 @@ from toolcrib.oauth.issuer_discovery import canonical_resource, discover
 from toolcrib.oauth.well_known import (
     ServerMetadata,
     covers,
+    fetch_server_metadata,
     issuer_metadata_urls,
     parse_resource_metadata,
     parse_server_metadata,
@@ -185,6 +186,15 @@ def test_issuers_are_compared_as_strings_and_the_error_names_both(issuer: Any) -
     assert isinstance(found, str)
     assert found.startswith(f"expected the issuer {ISSUER}, got ")
     assert not isinstance(issuer, str) or issuer in found
+
+
+async def test_a_document_of_another_issuer_leaves_the_next_address_to_be_tried() -> None:
+    documents = {f"{ISSUER}{OAUTH}": {"issuer": f"{ISSUER}/"}, f"{ISSUER}{OIDC}": {"issuer": ISSUER}}
+
+    async def fetch(_method: str, url: str, _headers: Headers, _body: bytes) -> HttpParts:
+        return 200, [], json.dumps(documents[url]).encode()
+
+    assert await fetch_server_metadata(fetch, ISSUER, allow_loopback=False) == ServerMetadata(ISSUER)
 
 
 @pytest.mark.parametrize(

@@ -329,7 +329,7 @@ class AuthorizationServer:
 
     def _respond(self, endpoint: str, request: Request, params: dict[str, Any]) -> Response:
         if endpoint == "unknown" or (request.method == "GET") != (endpoint in READ_BY_GET):
-            return PlainTextResponse("not found", 404)
+            return JSONResponse({"detail": "not found"}, 404)  # an object, as some frameworks answer
         match endpoint:
             case "metadata":
                 return discovery.server_metadata(self, request.url.path)

@@ -167,8 +167,13 @@ async def test_the_answer_to_a_registration_decides_the_method(behaviour: dict[s
     ],
 )
 async def test_empty_members_of_an_answer_count_as_absent(changes: dict[str, Any]) -> None:
-    async with AuthorizationServer(registration_changes=changes) as server:
-        await sign_in(server)
+    async with AuthorizationServer(registration_changes=changes, registration_status=200) as server:
+        auth = person()
+        await sign_in(server, auth)
+        server.expire_tokens()
+        await sign_in(server, auth)  # the client is not one whose secret has expired
+
+    assert server.counters["register"] == server.counters["authorize"] == 1
 
 
 @pytest.mark.parametrize(
@@ -209,12 +214,13 @@ async def test_a_registration_asks_for_a_method_that_the_server_supports(
     assert server.seen("register")[0].params["token_endpoint_auth_method"] == expected
 
 
-async def test_the_other_spelling_of_the_loopback_address_is_tried_once() -> None:
-    async with AuthorizationServer(refused_redirect_hosts=("127.0.0.1",)) as server:
-        auth = person()
+@pytest.mark.parametrize("refused, other", [("127.0.0.1", "localhost"), ("localhost", "127.0.0.1")])
+async def test_the_other_spelling_of_the_loopback_address_is_tried_once(refused: str, other: str) -> None:
+    async with AuthorizationServer(refused_redirect_hosts=(refused,)) as server:
+        auth = person(redirect_uri=f"http://{refused}:4000/back")
         await sign_in(server, auth)
         first, second = (each.params["redirect_uris"][0] for each in server.seen("register"))
-        assert second == first.replace("127.0.0.1", "localhost")
+        assert (first, second) == (f"http://{refused}:4000/back", f"http://{other}:4000/back")
         assert server.seen("authorize")[0].params["redirect_uri"] == second
 
         server.change(refused_redirect_hosts=("127.0.0.1", "localhost"))
@@ -251,6 +257,15 @@ async def test_a_client_that_the_token_endpoint_rejects_is_registered_anew_once(
 
     assert server.counters["register"] == 2
     assert len(set(clients(server))) == 2
+
+
+async def test_a_rejected_code_is_no_reason_to_register_another_client() -> None:
+    async with AuthorizationServer() as server:
+        server.fail_next("token", status=401, error="invalid_grant")
+        with pytest.raises(tc.AuthError, match="invalid_grant"):
+            await sign_in(server)
+
+    assert server.counters["register"] == server.counters["authorize"] == 1
 
 
 async def test_a_registered_client_is_not_used_with_another_redirect_uri() -> None:

@@ -90,6 +90,14 @@ async def test_assertions_are_signed_with_an_algorithm_of_the_server(algorithm: 
     assert claims["jti"] != tokens[1].claims["jti"]
 
 
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
+async def test_a_server_that_lists_no_algorithms_gets_the_usual_one_of_the_key(algorithm: str) -> None:
+    key = KEYS[algorithm]
+    client = ClientIdentity("ci", auth_method="private_key_jwt", private_key=key.as_dict(private=True))
+    form, _ = await authenticate(client, {}, SERVER)
+    assert jwt.decode(form["client_assertion"], key, algorithms=[algorithm]).header["alg"] == algorithm
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_function_may_sign(is_async: bool) -> None:
     seen: list[Mapping[str, Any]] = []

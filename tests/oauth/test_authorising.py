@@ -272,6 +272,42 @@ async def test_a_call_that_needs_more_scopes_is_authorised_and_sent_again(mode: 
     assert grant_types(server) == ["authorization_code", "authorization_code"]
 
 
+@pytest.mark.parametrize(
+    "before, after, configured, expected",
+    [
+        (True, True, None, ["mcp:read", "mcp:write", "offline_access"]),
+        (False, True, None, ["mcp:read", "mcp:write", "offline_access"]),
+        (True, False, None, ["mcp:read", "mcp:write"]),
+        (True, False, ["offline_access", "mcp:read"], ["offline_access", "mcp:read", "mcp:write"]),
+    ],
+)
+async def test_more_scopes_include_offline_access_if_the_server_lists_it_now_or_the_user_wants_it(
+    before: bool, after: bool, configured: list[str] | None, expected: list[str]
+) -> None:
+    listed = {True: ("offline_access",), False: None}
+    async with (
+        AuthorizationServer(server_scopes=listed[before]) as server,
+        tc.Client(server.url, auth=person(scopes=configured)) as client,
+    ):
+        server.change(server_scopes=listed[after])
+        await client.call_tool("write", {"text": "x"})
+
+    assert ("offline_access" in (asked_scopes(server)[0] or ())) is (before or configured is not None)
+    assert asked_scopes(server)[1] == expected
+
+
+async def test_a_challenge_for_more_scopes_that_names_none_leads_to_one_authorisation_for_the_same() -> None:
+    async with (
+        AuthorizationServer(write_scope="", write_always_refused=True) as server,
+        tc.Client(server.url, auth=person()) as client,
+    ):
+        with pytest.raises(tc.AuthError) as caught:
+            await client.call_tool("write", {"text": "x"})
+
+    assert caught.value.status == 403
+    assert asked_scopes(server) == [["mcp:read"], ["mcp:read"]]
+
+
 async def test_scopes_asked_for_before_are_kept_after_a_restart() -> None:
     async with AuthorizationServer(granted_scope="mcp:read") as server:
         store = tc.MemoryTokenStore()

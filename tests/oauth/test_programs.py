@@ -62,6 +62,31 @@ async def test_a_program_with_a_secret_gets_a_token_by_the_method_of_the_server(
     assert server.counters["authorize"] == 0
 
 
+@pytest.mark.parametrize(
+    "given, behaviour, resource, scope",
+    [
+        ({"scopes": ["mine", "other"]}, {}, "{base}/mcp", "mine other"),
+        ({"scopes": []}, {}, "{base}/mcp", None),
+        ({}, {"challenge_scope": None}, "{base}/mcp", "mcp:read mcp:write"),
+        ({}, {"challenge_scope": None, "resource_scopes": None}, "{base}/mcp", None),
+        ({}, {"resource_metadata": "none"}, "{base}/mcp", "mcp:read"),
+        ({"resource": "api://x"}, {}, "api://x", "mcp:read"),
+        ({"resource": None}, {"rejects_resource": True}, None, "mcp:read"),
+    ],
+)
+async def test_a_program_requests_the_configured_resource_and_scopes_else_those_of_the_server(
+    given: dict[str, Any], behaviour: dict[str, Any], resource: str | None, scope: str | None
+) -> None:
+    async with AuthorizationServer(**behaviour) as server:
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        server.trusted.append(AuthorizationServer(resource="api://x"))  # tokens for this resource are accepted too
+        assert await whoami(server, credentials(server, client_secret="secret", **given)) == "ci"
+
+    (request,) = server.seen("token")
+    assert request.params.get("resource") == (resource and server.expand(resource))
+    assert request.params.get("scope") == scope
+
+
 @pytest.mark.parametrize("kind", KEYS)
 async def test_a_program_with_a_key_signs_an_assertion(kind: str) -> None:
     key = KEYS[kind]()
@@ -98,12 +123,27 @@ async def test_the_algorithm_is_one_that_the_server_accepts() -> None:
     assert server.counters["token"] == 0
 
 
-async def test_a_secret_goes_to_no_other_issuer_whatever_the_server_says() -> None:
-    async with AuthorizationServer() as other, AuthorizationServer(authorization_servers=(other.issuer,)) as server:
-        with pytest.raises(tc.AuthError, match="issuer: expected one of those that the server names"):
-            await whoami(server, credentials(server, client_secret="secret"))
+@pytest.mark.parametrize("kind", ["client credentials", "JWT bearer", "cross-app access"])
+async def test_a_secret_goes_to_no_other_issuer_whatever_the_server_says(kind: str) -> None:
+    audiences: list[str] = []
 
-    assert other.requests == []
+    def secret(audience: str) -> str:
+        audiences.append(audience)
+        return "a.b.c"
+
+    async with AuthorizationServer() as other, AuthorizationServer(authorization_servers=(other.issuer,)) as server:
+        given: dict[str, Any] = {"issuer": server.issuer, "client_id": "ci"}
+        auth: Any = {
+            "client credentials": lambda: tc.ClientCredentials(**given, client_secret="secret"),
+            "JWT bearer": lambda: tc.JwtBearer(**given, assertion=secret),
+            "cross-app access": lambda: tc.CrossAppAccess(
+                **given, idp_issuer=other.issuer, idp_client_id="app", subject_token=secret
+            ),
+        }[kind]()
+        with pytest.raises(tc.AuthError, match="issuer: expected one of those that the server names"):
+            await whoami(server, auth)
+
+    assert other.requests == [] == audiences
     assert server.counters["token"] == 0
 
 
@@ -127,6 +167,32 @@ async def test_a_later_connection_renews_for_the_same_resource_though_only_a_cha
         assert await whoami(server, auth) == "ci"
 
     assert [each.params["resource"] for each in server.seen("token")] == [server.resource] * 2
+
+
+async def test_a_program_gets_a_token_with_more_scopes_for_a_call_that_needs_them() -> None:
+    async with AuthorizationServer() as server:
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        async with tc.Client(server.url, auth=credentials(server, client_secret="secret")) as client:
+            assert (await client.call_tool("write", {"text": "x"})).text == "wrote x"
+
+    assert [each.params["scope"] for each in server.seen("token")] == ["mcp:read", "mcp:read mcp:write"]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_program_whose_tokens_are_all_rejected_stops_requesting_them(status: int) -> None:
+    async with AuthorizationServer(write_always_refused=True) as server, asyncio.timeout(BOUND):
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        async with tc.Client(server.url, auth=credentials(server, client_secret="secret")) as client:
+            if status == 401:
+                server.fail_next("mcp", times=1_000_000, status=401, WWW_Authenticate="Bearer")
+            for _ in range(6):
+                with pytest.raises(tc.AuthError) as caught:
+                    await client.call_tool("write", {"text": "x"})
+                assert caught.value.status == status
+
+    assert "3 authorisations within 10 minutes did not help" in str(caught.value)
+    renewals = 6 if status == 401 else 0  # one for each call
+    assert server.counters["token"] <= 1 + MAX_SIGN_INS + renewals
 
 
 async def test_programs_that_start_together_share_one_token() -> None:
@@ -298,6 +364,21 @@ async def test_a_rejected_assertion_is_reported_at_once_without_another_try(erro
     assert server.counters["token"] == 1
 
 
+async def test_an_assertion_that_is_rejected_for_a_later_token_is_not_tried_again() -> None:
+    key = KEYS["P-256"]()
+    async with AuthorizationServer() as server:
+        server.trusted_keys.append(_public(key))
+        server.add_client("job")
+        auth = tc.JwtBearer(issuer=server.issuer, client_id="job", assertion=_assertion(key, server.issuer))
+        async with tc.Client(server.url, auth=auth) as client:
+            await client.call_tool("whoami")
+            server.expire_tokens()
+            with pytest.raises(tc.AuthError, match="invalid_grant: assertion: was used already"):
+                await client.call_tool("whoami")
+
+    assert server.counters["token"] == 2
+
+
 async def test_a_function_that_returns_an_assertion_may_block() -> None:
     key = KEYS["P-256"]()
     async with AuthorizationServer() as server:
@@ -447,9 +528,18 @@ async def test_an_identity_provider_that_issues_another_token_is_rejected(change
     assert server.counters["token"] == 0
 
 
-@pytest.mark.parametrize("kind", ["client credentials", "JWT bearer", "JWT bearer by a function", "cross-app access"])
+@pytest.mark.parametrize(
+    "kind, sent",
+    [
+        ("client credentials", "CANARY-1"),
+        ("a function that signs", "CANARY.2"),
+        ("JWT bearer", "CANARY.2"),
+        ("JWT bearer by a function", "CANARY.2"),
+        ("cross-app access", "CANARY-1 CANARY.2"),
+    ],
+)
 async def test_no_secret_of_a_program_is_shown_in_logs_reprs_and_errors(
-    kind: str, caplog: pytest.LogCaptureFixture
+    kind: str, sent: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with AuthorizationServer() as server:
@@ -457,11 +547,11 @@ async def test_no_secret_of_a_program_is_shown_in_logs_reprs_and_errors(
         idp: dict[str, Any] = {"idp_issuer": server.issuer, "idp_client_id": "app", "idp_client_secret": "CANARY-1"}
         auth: Any = {
             "client credentials": lambda: tc.ClientCredentials(**given, client_secret="CANARY-1"),
+            "a function that signs": lambda: tc.ClientCredentials(**given, private_key=lambda _: "CANARY.2"),
             "JWT bearer": lambda: tc.JwtBearer(**given, assertion="CANARY.2"),
             "JWT bearer by a function": lambda: tc.JwtBearer(**given, assertion=lambda _: "CANARY.2"),
             "cross-app access": lambda: tc.CrossAppAccess(**given, **idp, subject_token="CANARY.2"),
         }[kind]()
-        sent = "CANARY.2" if "JWT" in kind else "CANARY-1" if kind == "client credentials" else "CANARY-1 CANARY.2"
         server.fail_next("token", status=400, error="invalid_grant", description=f"no: {sent}")
 
         with pytest.raises(tc.AuthError, match="invalid_grant: no:") as caught:

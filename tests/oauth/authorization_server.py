@@ -238,7 +238,10 @@ class AuthorizationServer:
         return None
 
     def hold(self, point: str) -> Gate:
-        """Let requests wait at a point: an endpoint (before it is processed), or with `-after`, once it is."""
+        """Let requests wait at a point.
+
+        The point is an endpoint (before it is processed), one with `-after` (once it is), or the tool `echo`.
+        """
         gate = self._gates[point] = Gate()
         return gate
 

@@ -26,8 +26,9 @@ class ProtectedResource:
         tools = tc.ToolServer("protected", auth=self._identify)
 
         @tools.tool
-        def echo(text: str) -> str:
+        async def echo(text: str) -> str:
             """Return the text."""
+            await server.wait_at("echo")
             return text
 
         @tools.tool

@@ -10,14 +10,14 @@ import sys
 import webbrowser
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
 import toolcrib as tc
 from tests.oauth.authorization_server import AuthorizationServer
 from tests.oauth.person import agree, query_of
-from toolcrib.oauth import account
+from toolcrib.oauth import account, interaction
 
 BOUND = 30.0
 BROWSER = """
@@ -200,6 +200,20 @@ async def test_the_listener_is_closed_if_the_sign_in_is_cancelled(monkeypatch: p
     assert server.counters["token"] == 0
 
 
+async def test_a_sign_in_that_is_not_completed_ends_after_five_minutes_and_frees_the_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert interaction.SIGN_IN_SECONDS == 300.0
+    monkeypatch.setattr(interaction, "SIGN_IN_SECONDS", 0.05)
+    monkeypatch.setattr(webbrowser, "open", lambda _: True)
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        with pytest.raises(tc.AuthError, match="the sign-in was not completed within"):
+            await connect_and_call(server.url, provider("browser"))
+        (redirect,) = server.seen("register")[0].params["redirect_uris"]
+        with pytest.raises(OSError):  # refused: nothing listens any more
+            await asyncio.open_connection("127.0.0.1", urlsplit(redirect).port)
+
+
 # ---- deadlines and callers that give up ------------------------------------------------------------------------
 
 
@@ -219,17 +233,24 @@ async def test_deadlines_stand_still_while_a_person_is_asked() -> None:
     assert server.counters["authorize"] == 2
 
 
-async def test_the_status_says_that_a_person_is_asked() -> None:
+async def test_the_status_and_an_event_say_that_a_person_is_asked() -> None:
     async with AuthorizationServer() as server, asyncio.timeout(BOUND):
         person = Person()
-        client = tc.Client(server.url, auth=provider(person))
-        connecting = asyncio.create_task(client.connect())
-        await person.reached.wait()
-        assert client.status == "connecting" and "waiting for a person to sign in" in client.status.reason
-        person.released.set()
-        await connecting
-        assert client.status == "connected" and not client.status.reason
+        client = tc.Client(server.url, auth=provider(person), name="wiki")
+        seen: list[tc.events.SignInStarted] = []
+        client.on(tc.events.SignInStarted, seen.append)
+        for state, work in (("connecting", client.connect), ("connected", lambda: call(client))):
+            running = asyncio.create_task(work())
+            await person.reached.wait()
+            assert client.status == state and "waiting for a person to sign in" in client.status.reason
+            person.released.set()
+            await running
+            assert client.status == "connected" and not client.status.reason
+            server.revoke_all()
+            person.reached.clear()
+            person.released.clear()
         await client.close()
+    assert seen == [tc.events.SignInStarted("wiki", server.issuer)] * 2
 
 
 async def test_a_caller_that_gives_up_does_not_end_the_sign_in_of_the_others() -> None:
@@ -309,6 +330,22 @@ async def test_a_refused_consent_is_an_error_for_all_and_no_person_is_asked_for_
         monkeypatch.setattr(account, "REFUSAL_PAUSE", 0.0)  # the pause is over
         assert await connect_and_call(server.url, auth) == "hi"
         assert person.asked == 2
+
+
+async def test_another_error_of_a_sign_in_does_not_prevent_the_next_one() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        asked: list[str] = []
+
+        async def fail_once(url: str) -> str:
+            asked.append(url)
+            query = query_of(url)
+            failure = {"error": "server_error", "state": query["state"], "iss": server.issuer}
+            return await agree(url) if len(asked) > 1 else f"{query['redirect_uri']}?{urlencode(failure)}"
+
+        auth = provider(fail_once)
+        with pytest.raises(tc.AuthError, match="server_error"):
+            await connect_and_call(server.url, auth)
+        assert await connect_and_call(server.url, auth) == "hi"
 
 
 async def test_no_client_is_registered_while_no_person_is_asked() -> None:

@@ -232,15 +232,37 @@ async def test_an_exception_of_the_programs_own_function_becomes_an_auth_error()
     assert caught.value.status == 401 and caught.value.sent is False
 
 
-async def test_an_event_tells_that_a_person_is_asked() -> None:
-    async with AuthorizationServer() as server:
-        client = tc.Client(server.url, auth=person(), name="wiki")
-        seen: list[tc.events.SignInStarted] = []
-        client.on(tc.events.SignInStarted, seen.append)
-        async with client:
-            pass
+class Proving:
+    """A provider that adds the method and URL of each request, as proofs of possession have them."""
 
-    assert seen == [tc.events.SignInStarted("wiki", server.issuer)]
+    extensions = ()
+    rounds = 0
+    max_renewals = 1
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def connect(self, *_: Any) -> Proving:
+        return self
+
+    def current(self, method: str, url: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}", "X-Proof": f"{method} {url}"}
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_a_provider_gets_the_method_and_url_of_each_request() -> None:
+    async with (
+        AuthorizationServer() as server,
+        tc.Client(server.url, auth=Proving(server.issue_token()), mode="legacy") as client,
+    ):
+        await client.call_tool("echo", {"text": "hi"})
+        await client.close()
+
+    requests = server.seen("mcp")
+    assert {each.method for each in requests} >= {"POST", "DELETE"}
+    assert [each.header("x-proof") for each in requests] == [f"{each.method} {server.url}" for each in requests]
 
 
 @pytest.mark.parametrize("value", [tc.OAuth, tc.ClientCredentials])

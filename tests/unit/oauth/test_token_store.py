@@ -654,6 +654,16 @@ async def test_without_a_keyring_nothing_is_stored_and_the_error_names_the_file_
     assert entries(store.folder) == []
 
 
+async def test_without_the_package_for_keyrings_the_error_names_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "keyring", None)  # as if it were not installed
+    store = tc.FileTokenStore(tmp_path / "tokens", key="keyring")
+    with pytest.raises(tc.ConfigError, match=r'keyring: expected to be installed.*pip install "toolcrib\[keyring\]"'):
+        await store.save("a", TEXT)
+    assert entries(store.folder) == []
+
+
 async def test_a_damaged_key_in_the_keyring_is_refused_without_showing_it(
     tmp_path: Path, use_keyring: Callable[[KeyringBackend], None]
 ) -> None:

@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -45,14 +46,25 @@ async def rejected(verifier: TokenVerifier, token: str) -> tc.AuthError:
     return caught.value
 
 
+LARGE_EC = [ECKey.generate_key("P-384", {"kid": "384"}), ECKey.generate_key("P-521", {"kid": "512"})]
+
+
 # ---- accepted ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "key, algorithm",
-    [(RSA, "RS256"), (RSA, "PS256"), (RSA, "RS512"), (EC, "ES256"), (ED, "EdDSA"), (ED, "Ed25519")],
+    [
+        *((RSA, f"{kind}{bits}") for kind in ("RS", "PS") for bits in (256, 384, 512)),
+        (EC, "ES256"),
+        *((key, f"ES{key.kid}") for key in LARGE_EC),
+        (ED, "EdDSA"),
+        (ED, "Ed25519"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 async def test_a_signed_token_names_its_owner(issuer: Issuer, key: Any, algorithm: str) -> None:
+    issuer.keys += LARGE_EC
     claims = issuer.claims()
     principal = await verified(verifier_for(issuer), sign(claims, key, algorithm))
     assert (principal.issuer, principal.subject, principal.client_id) == (issuer.url, "ada", "editor")
@@ -358,6 +370,7 @@ async def test_a_verified_token_is_found_without_verifying_it_again(
     first = await verified(verifier, token)
     issuer.down = True
     assert verifier({"authorization": f"Bearer {token}"}) is first
+    assert list(verifier._verified) == [sha256(token.encode()).digest()]  # the token itself is not kept
     later = time.time() + 301
     monkeypatch.setattr(token_verifier.time, "time", lambda: later)
     again = await verified(verifier, token)

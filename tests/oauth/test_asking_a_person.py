@@ -167,17 +167,6 @@ async def test_a_redirect_uri_of_the_user_is_not_replaced_if_its_port_is_taken()
     assert server.counters["authorize"] == server.counters["register"] == 0
 
 
-async def test_a_new_redirect_uri_leads_to_a_new_registration() -> None:
-    async with AuthorizationServer(exact_redirects=True, refresh_tokens="none") as server, asyncio.timeout(BOUND):
-        store = tc.MemoryTokenStore()
-        uris = [f"http://127.0.0.1:{port}/callback" for port in (41001, 41002)]
-        for uri in uris:
-            assert await connect_and_call(server.url, provider(agree, store=store, redirect_uri=uri)) == "hi"
-            server.expire_tokens()
-    assert redirects(server) == uris
-    assert server.counters["register"] == 2
-
-
 async def test_the_listener_is_closed_if_the_sign_in_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     opened: asyncio.Future[str] = loop.create_future()

@@ -956,20 +956,6 @@ async def test_a_logout_uses_the_given_function_for_requests() -> None:
     assert server.counters["revoke"] == 0
 
 
-async def test_a_server_that_rejects_every_token_gets_an_end() -> None:
-    async with AuthorizationServer() as server:
-        oauth, person = sign_ins()
-        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
-            await call(client)
-            server.change(access_token_seconds=-10, expires_in="absent")
-            server.expire_tokens()
-            with pytest.raises(tc.AuthError):
-                await call(client)
-            assert client.status.state is tc.ConnectionState.NEEDS_AUTH
-        assert person.asked <= 3
-        assert len(refreshes(server)) <= 2
-
-
 # ---- secrets ---------------------------------------------------------------------------------------------------
 
 

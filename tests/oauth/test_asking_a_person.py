@@ -442,6 +442,16 @@ async def test_a_wrong_answer_leaves_the_sign_in_pending(answer: Any, error: typ
     assert server.counters["token"] == 1
 
 
+async def test_a_pending_sign_in_is_forgotten_with_the_tokens() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        auth = provider(None)
+        redirected_to = await agree(await begin(server, auth))
+        await auth.forget(server.url)
+        with pytest.raises(tc.UsageError, match="no sign-in is pending"):
+            await auth.finish_sign_in(server.url, redirected_to)
+    assert server.counters["token"] == 0
+
+
 async def test_without_a_pending_sign_in_the_error_says_what_to_do() -> None:
     with pytest.raises(tc.UsageError, match="Call it after an AuthError with an authorization_url"):
         await provider(None).finish_sign_in("https://tools.example/mcp", "http://127.0.0.1/callback?code=x&state=y")

@@ -358,6 +358,22 @@ async def test_after_ten_authorisations_for_ever_more_scopes_no_person_is_asked(
     assert server.counters["authorize"] == 10
 
 
+async def test_a_call_that_is_refused_after_an_authorisation_for_another_one_gets_its_own_scopes() -> None:
+    async with AuthorizationServer() as server, tc.Client(server.url, auth=person()) as client:
+        await client.call_tool("echo", {"text": "hi"})
+        gate = server.hold("mcp")
+        async with asyncio.timeout(WAIT):
+            late = asyncio.create_task(client.call_tool("write", {"text": "late"}))
+            await gate.reached.wait()
+            server.hold("mcp").open()  # only the first call waits
+            await client.call_tool("write", {"text": "x"})
+            server.change(write_scope="mcp:other")
+            gate.open()
+            assert (await late).text == "wrote late"
+
+    assert asked_scopes(server)[1:] == [["mcp:read", "mcp:write"], ["mcp:read", "mcp:write", "mcp:other"]]
+
+
 async def test_after_three_authorisations_that_did_not_help_no_person_is_asked() -> None:
     async with (
         AuthorizationServer(granted_scope="mcp:read") as server,
@@ -416,12 +432,14 @@ async def test_a_server_that_rejects_all_tokens_does_not_cause_a_loop() -> None:
     async with AuthorizationServer() as server, tc.Client(server.url, auth=person()) as client:
         await client.call_tool("echo", {"text": "hi"})
         server.fail_next("mcp", times=1000, status=401, WWW_Authenticate='Bearer scope="mcp:read"')
+        asked = []
         for _ in range(5):
             with pytest.raises(tc.AuthError):
                 await client.call_tool("echo", {"text": "hi"})
             assert client.status.state is tc.ConnectionState.NEEDS_AUTH
+            asked.append(server.counters["authorize"])
 
-    assert server.counters["authorize"] == 3
+    assert asked == [2, 3, 3, 3, 3]
     assert grant_types(server).count("refresh_token") <= 5  # at most one for each call
 
 

@@ -568,6 +568,22 @@ async def test_new_tokens_are_used_even_if_they_cannot_be_stored() -> None:
         assert person.asked == 1 and list(server.presentations.values()) == [1]
 
 
+async def test_tokens_that_could_not_be_stored_are_forgotten_too() -> None:
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        store = FullStore()
+        auth, _ = sign_ins(store)
+        gate = server.hold("token")
+        connecting = asyncio.create_task(connect_and_call(server.url, auth))
+        await gate.reached.wait()
+        store.is_full = True
+        gate.open()
+        with pytest.raises(tc.ConfigError, match="disk is full"):
+            await connecting
+        assert await auth.status(server.url) is not None
+        await auth.forget(server.url)
+        assert await auth.status(server.url) is None
+
+
 async def test_a_refresh_token_whose_successor_could_not_be_stored_is_not_used_again() -> None:
     async with AuthorizationServer() as server, asyncio.timeout(BOUND):
         store = FullStore()

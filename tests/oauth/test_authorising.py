@@ -274,18 +274,6 @@ async def test_more_scopes_include_offline_access_if_the_server_lists_it_now_or_
     assert asked_scopes(server)[1] == expected
 
 
-async def test_a_challenge_for_more_scopes_that_names_none_leads_to_one_authorisation_for_the_same() -> None:
-    async with (
-        AuthorizationServer(write_scope="", write_always_refused=True) as server,
-        tc.Client(server.url, auth=person()) as client,
-    ):
-        with pytest.raises(tc.AuthError) as caught:
-            await client.call_tool("write", {"text": "x"})
-
-    assert caught.value.status == 403
-    assert asked_scopes(server) == [["mcp:read"], ["mcp:read"]]
-
-
 async def test_scopes_asked_for_before_are_kept_after_a_restart() -> None:
     async with AuthorizationServer(granted_scope="mcp:read") as server:
         store = tc.MemoryTokenStore()

@@ -162,7 +162,7 @@ async def test_a_program_gets_a_token_with_more_scopes_for_a_call_that_needs_the
 
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_program_whose_tokens_are_all_rejected_stops_requesting_them(status: int) -> None:
-    async with AuthorizationServer(write_always_refused=True) as server, asyncio.timeout(BOUND):
+    async with AuthorizationServer(granted_scope="mcp:read") as server, asyncio.timeout(BOUND):
         server.add_client("ci", "client_secret_basic", secret="secret")
         async with tc.Client(server.url, auth=credentials(server, client_secret="secret")) as client:
             if status == 401:

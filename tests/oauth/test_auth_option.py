@@ -212,7 +212,7 @@ class Proving:
     def connect(self, *_: Any) -> Proving:
         return self
 
-    def current(self, method: str, url: str) -> dict[str, str]:
+    def current(self, method: str, url: str, *, renew: bool = True) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._token}", "X-Proof": f"{method} {url}"}
 
     async def close(self) -> None:

@@ -65,7 +65,13 @@ class Authorizer:
 
     # ---- a token that is valid -------------------------------------------------------------------------------
 
-    def current(self, method: str, url: str) -> Mapping[str, str] | None:  # noqa: ARG002  # proofs (DPoP) need both
+    def current(
+        self,
+        method: str,  # noqa: ARG002  # proofs (DPoP) need both
+        url: str,  # noqa: ARG002
+        *,
+        renew: bool = True,
+    ) -> Mapping[str, str] | None:
         """Return the headers of the valid token; None if there is none yet."""
         tokens = self._account.tokens
         if tokens is None:
@@ -74,7 +80,7 @@ class Authorizer:
             now = time.time()
             if not tokens.is_valid(now):
                 return None
-            if tokens.renew_at is not None and now >= tokens.renew_at and not tokens.is_new:
+            if renew and tokens.renew_at is not None and now >= tokens.renew_at and not tokens.is_new:
                 self._renew_in_background(tokens)
         return tokens.headers
 

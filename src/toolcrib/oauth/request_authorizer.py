@@ -32,8 +32,11 @@ class RequestAuthorizer(Protocol):
     max_renewals: int
     """How often the credentials are renewed for one request that is answered with 401."""
 
-    def current(self, method: str, url: str) -> Mapping[str, str] | None:
-        """Return the headers for a request, without waiting; None if they have to be obtained first."""
+    def current(self, method: str, url: str, *, renew: bool = True) -> Mapping[str, str] | None:
+        """Return the headers for a request, without waiting; None if they have to be obtained first.
+
+        Without `renew`, no renewal is started in the background.
+        """
         ...
 
     async def headers(self, request: Outgoing) -> Mapping[str, str]:

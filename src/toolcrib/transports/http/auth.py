@@ -57,7 +57,7 @@ class ForeignAuthorizer:
         self.rounds = 0
         """Number of attempts to renew the credentials."""
 
-    def current(self, method: str = "", url: str = "") -> dict[str, str] | None:  # noqa: ARG002
+    def current(self, method: str = "", url: str = "", *, renew: bool = True) -> dict[str, str] | None:  # noqa: ARG002
         """Return the headers for a token that is still valid, without a lock; None if the provider shows none."""
         context = getattr(self._provider, "context", None)
         if context is None or not callable(getattr(context, "is_token_valid", None)) or not context.is_token_valid():

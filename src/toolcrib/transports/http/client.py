@@ -217,8 +217,8 @@ class HttpClient:
         """Send a request and return the response, whose body the caller must read and release.
 
         Adds credentials, and renews them up to `max_renewals` times after a 401 and once after a 403. Without `renew`
-        those of the last request are used, and no authorisation is started. Redirects are followed only on the same
-        server.
+        no renewal or authorisation is started: if there are no valid credentials, those of the last request are used.
+        Redirects are followed only on the same server.
         """
         at = url or self.url
         if self._fixed:
@@ -265,10 +265,10 @@ class HttpClient:
     async def _credentials_for(
         self, auth: RequestAuthorizer, verb: str, url: str, headers: Mapping[str, str], body: Body | None, renew: bool
     ) -> Mapping[str, str]:
-        if not renew:
-            return self._credentials  # `current` may start a renewal in the background
-        known = auth.current(verb, url)
-        return known if known is not None else await auth.headers(self._outgoing(verb, url, headers, body))
+        known = auth.current(verb, url, renew=renew)
+        if known is not None:
+            return known
+        return await auth.headers(self._outgoing(verb, url, headers, body)) if renew else self._credentials
 
     def _outgoing(self, verb: str, url: str, headers: Mapping[str, str], body: Body | None) -> Outgoing:
         return Outgoing(verb, url, {**self._http.headers, **headers}, body.data if body is not None else b"")

@@ -168,9 +168,11 @@ async def test_a_program_whose_tokens_are_all_rejected_stops_requesting_them(sta
             if status == 401:
                 server.fail_next("mcp", times=1_000_000, status=401, WWW_Authenticate="Bearer")
             for _ in range(6):
+                before = server.counters["token"]
                 with pytest.raises(tc.AuthError) as caught:
                     await client.call_tool("write", {"text": "x"})
                 assert caught.value.status == status
+                assert server.counters["token"] <= before + 2  # a renewal and an authorisation
 
     assert "3 authorisations within 10 minutes did not help" in str(caught.value)
     renewals = 6 if status == 401 else 0  # one for each call

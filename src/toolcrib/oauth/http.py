@@ -32,11 +32,6 @@ Fetch = Callable[[str, str, Headers, bytes], Awaitable[HttpParts]]
 Raises `ConnectError` if there is no complete response.
 """
 
-
-class IssuerUnavailable(ConnectError):
-    """Raised if an authorisation server cannot be reached, or cannot answer now; the MCP server may be available."""
-
-
 REQUEST_TIMEOUT: Final = 30.0
 """Seconds for one request to an authorisation server."""
 MAX_BODY_BYTES: Final = 256 * 1024
@@ -48,6 +43,10 @@ _RESOURCE_ADVICE: Final = (
     "expects, or resource=None to omit it"
 )
 JSON_HEADERS: Final = (("Accept", "application/json"),)
+
+
+class IssuerUnavailable(ConnectError):
+    """Raised if an authorisation server cannot be reached, or cannot answer now; the MCP server may be available."""
 
 
 async def exchange(

@@ -80,8 +80,8 @@ class AuthProvider(ABC):
         return ObservedProvider(partial(self.connect, on_waiting=on_waiting, allow_legacy=allow_legacy))
 
     def _account(self, server_url: str) -> Account:
-        new = Account(server_url, self._account_name, self._store, self._choose)
-        new.login_command = self._login_command(server_url)
+        command = self._login_command(server_url)
+        new = Account(server_url, self._account_name, self._store, self._choose, login_command=command)
         return self._accounts.setdefault(server_url, new)
 
     def _login_command(self, server_url: str) -> str:  # noqa: ARG002  # providers for a person use it

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import re
 import shlex
 import socket
 import sys
@@ -16,7 +18,7 @@ import pytest
 
 import toolcrib as tc
 from tests.oauth.authorization_server import AuthorizationServer
-from tests.oauth.person import agree, query_of
+from tests.oauth.person import agree, agree_and_follow, query_of
 from toolcrib.oauth import account, interaction
 
 BOUND = 30.0
@@ -27,6 +29,13 @@ text = json.dumps([page.status, page.headers["Cache-Control"], page.read().decod
 open(sys.argv[1], "a").write(text + "\\n")
 """
 """A browser in the foreground: it follows the redirects of a URL, and writes down the last page."""
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 class Browser:
@@ -201,6 +210,27 @@ async def test_a_sign_in_that_is_not_completed_ends_after_five_minutes_and_frees
         (redirect,) = server.seen("register")[0].params["redirect_uris"]
         with pytest.raises(OSError):  # refused: nothing listens any more
             await asyncio.open_connection("127.0.0.1", urlsplit(redirect).port)
+
+
+@pytest.mark.parametrize("kind", [Terminal, io.StringIO])
+async def test_the_address_is_shown_too_at_a_terminal_in_case_the_browser_shows_nothing(
+    kind: type[io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = kind()
+    monkeypatch.setattr(sys, "stderr", errors)
+    monkeypatch.setattr(webbrowser, "open", lambda _: True)
+    async with AuthorizationServer() as server, asyncio.timeout(BOUND):
+        connecting = asyncio.create_task(connect_and_call(server.url, provider("browser")))
+        while not (server.counters["register"] and (kind is io.StringIO or "\n\n" in errors.getvalue())):
+            await asyncio.sleep(0.005)
+        if kind is Terminal:
+            (url,) = re.findall("If it shows no page, open this address:\n\n  (.*)\n", errors.getvalue())
+            await agree_and_follow(url)
+            await connecting
+        else:
+            connecting.cancel()
+            await asyncio.wait([connecting])
+            assert errors.getvalue() == ""  # a log file must not have the state
 
 
 # ---- deadlines and callers that give up ------------------------------------------------------------------------
@@ -453,7 +483,7 @@ async def test_a_pending_sign_in_is_forgotten_with_the_tokens() -> None:
 
 
 async def test_without_a_pending_sign_in_the_error_says_what_to_do() -> None:
-    with pytest.raises(tc.UsageError, match="Call it after an AuthError with an authorization_url"):
+    with pytest.raises(tc.UsageError, match="Call it once after an AuthError with an authorization_url"):
         await provider(None).finish_sign_in("https://tools.example/mcp", "http://127.0.0.1/callback?code=x&state=y")
 
 

@@ -281,6 +281,33 @@ async def test_sign_ins_for_different_scopes_can_be_finished_in_any_order() -> N
 # ---- errors ------------------------------------------------------------------------------------------------------
 
 
+async def test_the_error_says_why_the_former_sign_in_has_ended() -> None:
+    store = tc.MemoryTokenStore()
+    async with asyncio.timeout(BOUND), AuthorizationServer() as server:
+        await connect_and_call(server, tc.OAuth(interact=agree, store=store))
+        server.revoke_all()
+        auth = tc.OAuth(interact=None, store=store)
+        with pytest.raises(tc.AuthError, match=r"the former sign-in has ended \(invalid_grant\): a person") as caught:
+            await connect_and_call(server, auth)
+        await auth.finish_sign_in(server.url, await agree(str(caught.value.authorization_url)))
+        server.change(write_scope="mcp:read mcp:write")
+        with pytest.raises(tc.AuthError, match="the token lacks mcp:write: a person"):
+            async with tc.Client(server.url, auth=auth) as client:
+                await client.call_tool("write", {"text": "x"})
+
+
+async def test_a_missing_keyring_is_reported_before_a_person_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "keyring", None)  # as if it were not installed
+    store, person = tc.FileTokenStore(tmp_path / "tokens", key="keyring"), Person()
+    async with asyncio.timeout(BOUND), AuthorizationServer() as server:
+        with pytest.raises(tc.ConfigError, match="keyring: expected to be installed"):
+            await connect_and_call(server, tc.OAuth(interact=person, store=store))
+        assert not server.counters["register"]
+    assert person.asked == 0
+
+
 async def test_a_store_that_fails_is_an_error_of_the_authorisation_without_secrets() -> None:
     class Vault(tc.MemoryTokenStore):
         async def load(self, key: str) -> str | None:
@@ -316,6 +343,6 @@ async def test_what_cannot_be_read_is_forgotten_and_said_to_be_not_revoked(tmp_p
         if name == "forget":
             assert await auth.forget(url)
         else:
-            with pytest.raises(tc.AuthError, match=r"expected a JSON object.*were only forgotten"):
+            with pytest.raises(tc.AuthError, match="could not be read; its tokens were not revoked"):
                 await auth.logout(url)
         assert not list(store.folder.glob("*.json"))

@@ -55,6 +55,8 @@ class Account:
     """The command line with which a person can sign in for this account; "" if there is none."""
     signed_in_with: str | None = field(default=None, repr=False)
     """The access token of the last sign-in in this process."""
+    ended: str = ""
+    """Why the last sign-in has ended: the error with which the authorisation server rejected the refresh token."""
     _pending: list[AuthorizationAttempt] = field(default_factory=list)
     """Attempts whose URLs were given to the program, which will pass on the answers."""
     _sign_ins: list[tuple[float, frozenset[str]]] = field(default_factory=list)

@@ -7,7 +7,7 @@ import os
 import sys
 import webbrowser
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Literal
+from typing import Final, Literal, TextIO
 from urllib.parse import urlsplit
 
 from .._util.net import is_loopback
@@ -57,9 +57,13 @@ def _has_display() -> bool:
 
 
 def _has_terminal() -> bool:
+    return _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
     try:
-        return sys.stdin is not None and sys.stderr is not None and sys.stdin.isatty() and sys.stderr.isatty()
-    except ValueError:  # one of them is closed
+        return stream is not None and stream.isatty()
+    except ValueError:  # it is closed
         return False
 
 
@@ -87,6 +91,8 @@ async def ask_person(
 
 
 async def _ask_in_browser(attempt: AuthorizationAttempt, listener: LoopbackListener) -> Mapping[str, str]:
+    if _is_terminal(sys.stderr):  # logs must not have the state that is in the URL
+        _write(f"Opening a browser to sign in. If it shows no page, open this address:\n\n  {attempt.url}\n\n")
     # At the same time: the answer may come before the browser has returned, which some do when they are closed.
     opening = asyncio.create_task(_open_browser(attempt.url))
     try:
@@ -115,7 +121,10 @@ async def _open_browser(url: str) -> None:
     except (webbrowser.Error, OSError, ValueError):
         is_open = False
     if not is_open:
-        _write(f"No browser could be started. Open this address in one to sign in:\n\n  {url}\n\n")
+        _write(
+            f"No browser could be started. Open this address in one on this machine to sign in:\n\n  {url}\n\n"
+            'If there is none, sign in with interact="paste" or `toolcrib auth login --no-browser`.\n'
+        )
 
 
 async def _read_pasted(attempt: AuthorizationAttempt) -> Mapping[str, str]:
@@ -125,19 +134,18 @@ async def _read_pasted(attempt: AuthorizationAttempt) -> Mapping[str, str]:
         f"Open this address in a browser to sign in:\n\n  {attempt.url}\n\n"
         "Then copy the address of the page that you are sent to (it may show an error) and paste it here.\nAddress: "
     )
-    text = (await read_line() or "").strip()
-    if not text:
-        raise AuthError("the sign-in was cancelled: no address was pasted", status=401)
-    answer = read_redirect(text)
-    if "://" in text or answer.keys() & {"code", "error", "state"}:
-        return answer
-    if attempt.metadata.sends_iss:
-        raise AuthError(
-            f"expected the whole address, got a code: {attempt.metadata.issuer} names itself in the address, which has "
-            "to be checked. Sign in again",
-            status=401,
+    while text := (await read_line() or "").strip():
+        answer = read_redirect(text)
+        if attempt.matches(answer):
+            return answer
+        is_code = "://" not in text and not answer.keys() & {"code", "error", "state"}
+        if is_code and not attempt.metadata.sends_iss:  # otherwise the issuer in the address has to be checked
+            return {"code": text, "state": attempt.state}  # the person vouches that it is the answer
+        _write(
+            f"Expected the whole address: it starts with {attempt.redirect_uri} and belongs to this sign-in. Paste it "
+            "again, or press Return to cancel.\nAddress: "
         )
-    return {"code": text, "state": attempt.state}  # the person vouches that it is the answer
+    raise AuthError("the sign-in was cancelled: no address was pasted", status=401)
 
 
 def _write(text: str) -> None:

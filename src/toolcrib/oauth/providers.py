@@ -240,8 +240,8 @@ class OAuth(AuthProvider):
         attempt = account.take_pending(answer)
         if attempt is None:
             raise UsageError(
-                "finish_sign_in: no sign-in is pending for this server. Call it after an AuthError with an "
-                "authorization_url, on the same OAuth object"
+                "finish_sign_in: no sign-in is pending for this server, or it was answered before. Call it once after "
+                "an AuthError with an authorization_url, on the same OAuth object"
             )
         code = attempt.read_code(answer)
         async with open_fetch(fetch) as opened:
@@ -267,7 +267,9 @@ class OAuth(AuthProvider):
         try:
             stored = await self._account(server_url).delete()
         except ConfigError as exc:
-            raise AuthError(f"{exc.message}. The tokens were not revoked; they were only forgotten") from exc
+            where = exc.file or "the store"
+            message = f"{where}: the stored sign-in could not be read; its tokens were not revoked, only forgotten"
+            raise AuthError(message) from exc
         failures: list[AuthError | ConnectError] = []
         async with open_fetch(fetch) as opened:
             for tokens in stored.token_sets:

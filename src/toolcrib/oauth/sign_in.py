@@ -118,6 +118,7 @@ class SignInFlow:
             answer = await request_tokens(self._connection.fetch, metadata, client, form)
         except TokenRequestRejected as exc:
             log.info("%s: the tokens could not be renewed: %s", mask_urls(self._account.server), exc.error)
+            self._account.ended = exc.error
             if exc.error == "invalid_grant":
                 return await self._remove(current)
             if exc.error == "invalid_client" and client.is_registered:
@@ -187,20 +188,22 @@ class SignInFlow:
         )
         challenged = challenge.scope if challenge is not None else ()
         scopes = first_scopes(options.scopes, challenged, found.scopes_supported)
+        missing: tuple[str, ...] = ()
         if more_scopes:
             known = self._account.choose(stored)
-            before = known.scopes_requested if known is not None else scopes
+            before, granted = (known.scopes_requested, known.scopes_granted) if known is not None else (scopes, ())
+            missing = tuple(each for each in challenged if each not in granted)
             # `offline_access` is added again if the issuer, which may be another one now, supports it.
             kept = (each for each in before if each != OFFLINE_ACCESS or each in (options.scopes or ()))
             scopes = tuple(dict.fromkeys((*kept, *challenged)))
         scopes = with_offline_access(scopes, found.metadata)
         pending = self._account.find_pending(found.metadata, scopes)
         if self._interact is None and pending is not None:
-            raise self._needs_person(pending, challenged if more_scopes else ())
+            raise self._needs_person(pending, missing)
         for is_last in (False, True):
             attempt, listener = await self._begin(fetch, found, stored, scopes)
             if self._interact is None:
-                raise self._needs_person(attempt, challenged if more_scopes else ())
+                raise self._needs_person(attempt, missing)
             try:
                 return await self._complete(fetch, attempt, listener)
             except TokenRequestRejected as exc:
@@ -308,7 +311,8 @@ class SignInFlow:
 
     def _needs_person(self, attempt: AuthorizationAttempt, missing: tuple[str, ...]) -> AuthError:
         kept = self._account.keep_pending(attempt)
-        why = f"the token lacks {one_line(' '.join(missing))}: " if missing else ""
+        ended = f"the former sign-in has ended ({self._account.ended}): " if self._account.ended else ""
+        why = f"the token lacks {one_line(' '.join(missing))}: " if missing else ended
         reason = f"{why}a person must sign in at {attempt.metadata.issuer}"
         command = f"Sign in with `{self._account.login_command}`, or open" if self._account.login_command else "Open"
         return AuthError(
@@ -362,7 +366,7 @@ async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, 
             stored = stored.with_client(attempt.client)
         elif attempt.client.origin == "configured":  # without the secret: only the issuer that it belongs to
             stored = stored.with_client(ClientIdentity(attempt.client.client_id, issuer=attempt.metadata.issuer))
-        account.signed_in_with = tokens.access_token
+        account.signed_in_with, account.ended = tokens.access_token, ""
         await account.save(stored.with_tokens(tokens))
     return tokens
 

@@ -37,6 +37,8 @@ MAX_LOCK_POLL_SECONDS: Final = 0.5
 MAX_FILE_BYTES: Final = 1024 * 1024
 ABANDONED_SECONDS: Final = 60.0
 """Age of temporary files in seconds that no process writes any longer."""
+KEYRING: Final = "keyring"
+"""The value of `key` for a random key in the system's keyring."""
 KEYRING_SERVICE: Final = "toolcrib"
 KEYRING_NAME: Final = "token-store-key"
 _REMOVE: Final = "Remove the file and sign in again"
@@ -114,7 +116,7 @@ class FileTokenStore:
         self.folder = given
         self._key = key
         self._sealer: Sealer | None = None
-        if key is not None and key != "keyring":
+        if key is not None and key != KEYRING:
             self._sealer = _make_sealer(_sealing_key(key))
 
     def __repr__(self) -> str:
@@ -122,6 +124,8 @@ class FileTokenStore:
 
     async def load(self, key: str) -> str | None:
         """Return the text of a key; raises `ConfigError` if the file is not private or cannot be read."""
+        if self._key == KEYRING:
+            await self._sealer_in_use()  # reports a missing keyring before a person signs in
         path = self._path(key)
         text = await _in_thread(self._read, path)
         document = _parse(path, text) if text is not None else {}

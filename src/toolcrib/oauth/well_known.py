@@ -109,9 +109,10 @@ def parse_resource_metadata(document: Mapping[str, Any], server_url: str, *, whe
     """Return the metadata of the server's resource; raises `AuthError` if it is that of another one."""
     resource = document.get("resource")
     if not isinstance(resource, str) or not covers(resource, server_url):
+        advice = " Use that URL if it is the server that you mean." if isinstance(resource, str) else ""
         raise AuthError(
             f"resource metadata at {mask_urls(where)}: expected the resource {mask_urls(server_url)} or a parent of "
-            f"it, got {_shown(resource)}. Nothing was sent to an authorisation server",
+            f"it, got {_shown(resource)}.{advice} Nothing was sent to an authorisation server",
             status=401,
         )
     return ResourceMetadata(

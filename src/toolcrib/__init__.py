@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from .errors import ConfigError as ConfigError
     from .errors import ConnectError as ConnectError
     from .errors import ConnectionLost as ConnectionLost
+    from .errors import ConsentRefused as ConsentRefused
     from .errors import InvalidArguments as InvalidArguments
+    from .errors import IssuerUnavailable as IssuerUnavailable
     from .errors import MissingCredential as MissingCredential
     from .errors import MissingVariables as MissingVariables
     from .errors import NotFound as NotFound
@@ -142,7 +144,9 @@ _NAMES = {
         "ConfigError",
         "ConnectError",
         "ConnectionLost",
+        "ConsentRefused",
         "InvalidArguments",
+        "IssuerUnavailable",
         "MissingCredential",
         "MissingVariables",
         "NotFound",

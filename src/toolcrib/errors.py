@@ -5,7 +5,8 @@ ToolcribError                     .server .tool .sent
 |  `- MissingVariables            .names: required variables or headers of a source that have no value
 |- TransportError                 .status, the HTTP status if there was one
 |  |- ConnectError                .permanent: retrying cannot help; .stderr of the server's process
-|  |  `- StartError               .exit_code .input_consumed
+|  |  |- StartError               .exit_code .input_consumed
+|  |  `- IssuerUnavailable        the authorisation server cannot be reached; the MCP server may be available
 |  |- ConnectionLost              the connection closed before the call was written
 |  |  `- SessionExpired           the server no longer knew the session and executed nothing
 |  |- CallTimeout (TimeoutError)  the deadline passed
@@ -14,6 +15,7 @@ ToolcribError                     .server .tool .sent
 |  `- ProtocolError               the peer violated the protocol; .content_type .sample
 |- RemoteError                    .code .data .status: a JSON-RPC error response
 |- AuthError                      .status .challenge .authorization_url .reason
+|  |- ConsentRefused              .error: the person refused the sign-in, or the authorisation server did
 |  `- MissingCredential           .slots: personal credentials that the principal has not stored
 |- RateLimited                    .retry_after
 |- AccessDenied                   .rule
@@ -177,6 +179,10 @@ class StartError(ConnectError):
         self.input_consumed = input_consumed
 
 
+class IssuerUnavailable(ConnectError):
+    """Raised if an authorisation server cannot be reached, or cannot answer now; the MCP server may be available."""
+
+
 class ConnectionLost(TransportError):
     """Raised if the connection closed before the call was written; the call was never sent."""
 
@@ -285,6 +291,17 @@ class AuthError(ToolcribError):
         self.challenge = challenge
         self.authorization_url = authorization_url
         self.reason = message if reason is None else reason
+
+
+class ConsentRefused(AuthError):
+    """Raised if the person refused the sign-in, or the authorisation server answered with another error.
+
+    `error` is its error code, such as `access_denied`.
+    """
+
+    def __init__(self, message: str = "", *, server: str | None = None, error: str = "") -> None:
+        super().__init__(message, server=server, status=401)
+        self.error = error
 
 
 class MissingCredential(AuthError):

@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ..config import SecretMask, mask_urls
-from ..errors import AuthError
+from ..errors import AuthError, ConsentRefused
 from ..protocol.sanitize import one_line
 from .client_auth import ClientIdentity
 from .http import describe_error
@@ -23,14 +23,6 @@ ATTEMPT_SECONDS: Final = 600.0
 """Seconds after which the answer to an authorisation request is no longer accepted."""
 OFFLINE_ACCESS: Final = "offline_access"
 _HIDDEN: Final = frozenset({"state", "code_challenge", "nonce"})
-
-
-class ConsentRefused(AuthError):
-    """Raised if the person refused, or the authorisation server returned another error to the redirect URI."""
-
-    def __init__(self, message: str = "", *, error: str = "") -> None:
-        super().__init__(message, status=401)
-        self.error = error
 
 
 @dataclass(frozen=True, slots=True)

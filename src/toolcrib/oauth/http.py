@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 from .._util.net import is_loopback
 from .._util.proxies import proxy_of_environment
 from ..config import mask_urls
-from ..errors import AuthError, ConfigError, ConnectError, ProtocolError
+from ..errors import AuthError, ConfigError, IssuerUnavailable, ProtocolError
 from ..protocol.decompression import Decompressor
 from ..protocol.sanitize import one_line
 
@@ -43,10 +43,6 @@ _RESOURCE_ADVICE: Final = (
     "expects, or resource=None to omit it"
 )
 JSON_HEADERS: Final = (("Accept", "application/json"),)
-
-
-class IssuerUnavailable(ConnectError):
-    """Raised if an authorisation server cannot be reached, or cannot answer now; the MCP server may be available."""
 
 
 async def exchange(

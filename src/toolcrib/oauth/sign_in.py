@@ -10,14 +10,13 @@ from typing import Final
 
 from .._util.tasks import run_to_end
 from ..config import mask_urls
-from ..errors import AuthError, ConnectError
+from ..errors import AuthError, ConnectError, ConsentRefused
 from ..protocol.sanitize import one_line
 from ..types import UNSET, Unset
 from .account import Account, ConnectionContext
 from .authorization import (
     OFFLINE_ACCESS,
     AuthorizationAttempt,
-    ConsentRefused,
     first_scopes,
     with_offline_access,
 )

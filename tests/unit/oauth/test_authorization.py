@@ -17,7 +17,6 @@ from tests.oauth.person import query_of
 from toolcrib.oauth.authorization import (
     ATTEMPT_SECONDS,
     AuthorizationAttempt,
-    ConsentRefused,
     first_scopes,
     read_redirect,
     with_offline_access,
@@ -120,7 +119,7 @@ def test_an_answer_with_another_state_is_refused(state: str | None) -> None:
         attempt().read_code(answer)
 
     assert "CANARY" not in str(caught.value)
-    assert not isinstance(caught.value, ConsentRefused)
+    assert not isinstance(caught.value, tc.ConsentRefused)
 
 
 @pytest.mark.parametrize("content", [{"code": "CANARY"}, {"error": "CANARY", "error_description": "CANARY"}])
@@ -146,12 +145,12 @@ def test_the_issuer_of_the_answer(content: dict[str, str], advertised: bool, iss
     if accepted and "code" in content:
         assert some.read_code(answer) == "CANARY"
     elif accepted:
-        with pytest.raises(ConsentRefused, match="CANARY"):
+        with pytest.raises(tc.ConsentRefused, match="CANARY"):
             some.read_code(answer)
     else:
         with pytest.raises(tc.AuthError, match="Nothing was sent to the token endpoint") as caught:
             some.read_code(answer)
-        assert not isinstance(caught.value, ConsentRefused)
+        assert not isinstance(caught.value, tc.ConsentRefused)
         assert "CANARY" not in str(caught.value)
         assert "attacker" not in str(caught.value)
 
@@ -165,7 +164,7 @@ def test_the_issuer_is_compared_after_the_form_is_decoded() -> None:
 
 def test_an_error_tells_its_reason() -> None:
     some = attempt()
-    with pytest.raises(ConsentRefused) as caught:
+    with pytest.raises(tc.ConsentRefused) as caught:
         some.read_code({"state": some.state, "error": "access_denied", "error_description": "not\n\x1b[31mtoday"})
 
     assert caught.value.error == "access_denied"
@@ -176,14 +175,14 @@ def test_an_error_tells_its_reason() -> None:
 
 def test_an_error_wins_over_a_code() -> None:
     some = attempt()
-    with pytest.raises(ConsentRefused):
+    with pytest.raises(tc.ConsentRefused):
         some.read_code({"state": some.state, "error": "access_denied", "code": "x"})
 
 
 def test_an_error_that_repeats_the_secrets_does_not_show_them() -> None:
     some = attempt()
     answer = {"state": some.state, "error": f"e {some.state}", "error_description": f"d {some.state} {some.verifier}"}
-    with pytest.raises(ConsentRefused) as caught:
+    with pytest.raises(tc.ConsentRefused) as caught:
         some.read_code(answer)
 
     assert some.state not in str(caught.value)
@@ -195,7 +194,7 @@ def test_an_error_that_repeats_the_secrets_does_not_show_them() -> None:
 )
 def test_a_refused_resource_leads_to_advice(error: str, description: str) -> None:
     some = attempt()
-    with pytest.raises(ConsentRefused, match=r"OAuth\(resource=\.\.\.\).*resource=None"):
+    with pytest.raises(tc.ConsentRefused, match=r"OAuth\(resource=\.\.\.\).*resource=None"):
         some.read_code({"state": some.state, "error": error, "error_description": description})
 
 

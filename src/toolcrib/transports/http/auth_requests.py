@@ -15,8 +15,8 @@ import aiohttp
 
 from ..._util.proxies import proxy_of_environment
 from ...config import HttpServer, SecretMask, SseServer, mask_urls, names_a_secret
-from ...errors import AuthError, ToolcribError
-from ...oauth.http import MAX_BODY_BYTES, Fetch, Headers, HttpParts, IssuerUnavailable, exchange
+from ...errors import AuthError, IssuerUnavailable, ToolcribError
+from ...oauth.http import MAX_BODY_BYTES, Fetch, Headers, HttpParts, exchange
 from . import errors, network
 from .address_guard import AddressGuard
 

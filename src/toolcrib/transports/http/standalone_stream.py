@@ -11,6 +11,7 @@ from ...errors import (
     CallTimeout,
     ConnectError,
     ConnectionLost,
+    IssuerUnavailable,
     OutcomeUnknown,
     ProtocolError,
     RateLimited,
@@ -18,7 +19,6 @@ from ...errors import (
     ToolcribError,
     TransportError,
 )
-from ...oauth.http import IssuerUnavailable
 from .client import EVENTS, HttpClient
 from .sse_reader import SseReader, StreamPosition
 

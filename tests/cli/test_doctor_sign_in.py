@@ -11,6 +11,7 @@ import pytest
 
 import toolcrib as tc
 from tests.cli.kit import in_background, run_cli, write_settings
+from tests.faults.http_kit import closed_port
 from tests.oauth.authorization_server import AuthorizationServer
 from tests.oauth.person import agree
 from toolcrib.oauth.account import Account
@@ -183,3 +184,32 @@ def test_the_fix_is_a_command_that_works(is_from_file: bool, tmp_path: Path) -> 
     assert found["connects"]["fix"].startswith(f"`{command}` signs you in")
     assert found["sign-in"]["text"] == "the stored token has expired"
     assert found["sign-in"]["fix"] == f"run `{command}`"
+
+
+async def _stop_issuer(url: str, folder: Path) -> None:
+    """Let the stored tokens be renewed at a port where nothing listens."""
+    account = Account(url, "", tc.FileTokenStore(folder))
+    stored = await account.load()
+    endpoint = f"http://127.0.0.1:{closed_port()}/token"
+    token_sets = tuple(replace(each, expires_at=1.0, token_endpoint=endpoint) for each in stored.token_sets)
+    await account.save(replace(stored, token_sets=token_sets))
+
+
+@pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "failing"])
+def test_an_authorisation_server_that_does_not_answer_is_not_blamed_on_the_mcp_server(
+    is_stopped: bool, tmp_path: Path
+) -> None:
+    with in_background(AuthorizationServer()) as server:
+        asyncio.run(_sign_in(server.url, tmp_path / TOKENS))
+        if is_stopped:
+            asyncio.run(_stop_issuer(server.url, tmp_path / TOKENS))
+        else:
+            asyncio.run(_expire(server.url, tmp_path / TOKENS))
+            server.fail_next("token", times=99, status=503)
+        found = doctor(tmp_path, server)
+
+    assert found["issuer"]["verdict"] == "error"
+    assert ("/token: " if is_stopped else "not available (HTTP 503)") in found["issuer"]["text"]
+    assert found["issuer"]["fix"] == "the authorisation server does not answer: try again later, or check the network"
+    assert found["connects"]["fix"] == "see the step issuer"
+    assert "the authorisation server does not answer" in found["connects"]["text"]

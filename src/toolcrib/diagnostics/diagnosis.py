@@ -21,12 +21,13 @@ from ..errors import (
     StartError,
     ToolcribError,
 )
+from ..oauth.http import IssuerUnavailable
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
 from ..transports.factory import older_way
 from .causes import diagnose, without_stderr
 from .probe import client_for
 from .report import ServerReport
-from .sign_in_steps import explain_refusal
+from .sign_in_steps import ISSUER_UNAVAILABLE_FIX, explain_refusal
 
 SIMILAR_URL_TIMEOUT: Final = 5.0
 """Seconds for checking whether the server answers at a similar URL."""
@@ -55,6 +56,10 @@ async def explain(
         _note_failure(report, step, config, _ended(error), error.stderr, _by_hand(error), seconds)
     elif isinstance(error, AuthError):
         await explain_refusal(report, step, config, error, seconds)
+    elif isinstance(error, IssuerUnavailable):
+        report.broken("issuer", said, ISSUER_UNAVAILABLE_FIX)
+        text = "the stored sign-in cannot be used: the authorisation server does not answer"
+        report.broken(step, text, "see the step issuer", seconds)
     elif isinstance(error, RateLimited):
         report.broken(step, said, "wait, and try again later", seconds)
     elif isinstance(error, ConfigError):

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from ..config import HttpServer, ServerConfig, SseServer, mask_urls
 from ..errors import AuthError, ConfigError, ToolcribError
 from ..oauth.challenge import parse_challenges
-from ..oauth.http import Fetch, get_document
+from ..oauth.http import Fetch, IssuerUnavailable, get_document
 from ..oauth.issuer_discovery import fetch_resource_metadata, find_legacy_metadata, is_local
 from ..oauth.providers import OAuth
 from ..oauth.well_known import (
@@ -37,6 +37,7 @@ Web = HttpServer | SseServer
 
 METADATA_TIMEOUT: Final = 5.0
 """Seconds for checking whether a server publishes OAuth metadata that its challenge does not name."""
+ISSUER_UNAVAILABLE_FIX: Final = "the authorisation server does not answer: try again later, or check the network"
 
 
 async def find_sign_in(report: ServerReport, entry: ServerEntry) -> OAuth | None:
@@ -161,10 +162,11 @@ async def _examine_issuer(report: ServerReport, config: Web, fetch: Fetch, issue
         else:
             local = is_local(config.url)
             found = await fetch_server_metadata(fetch, issuer, allow_loopback=local, needs_pkce=not assume_pkce)
+    except IssuerUnavailable as exc:
+        report.broken("issuer", report.said(exc.message), ISSUER_UNAVAILABLE_FIX)
+        return
     except ToolcribError as exc:
-        report.broken(
-            "issuer", report.said(exc.message), "ask its operator to correct the metadata, or try again later"
-        )
+        report.broken("issuer", report.said(exc.message), "ask its operator to correct the metadata")
         return
     if found is None:
         report.broken(

@@ -14,6 +14,7 @@ from tests.cli.kit import in_background, run_cli, write_settings
 from tests.faults.http_kit import closed_port
 from tests.oauth.authorization_server import AuthorizationServer
 from tests.oauth.person import agree
+from toolcrib.config import MASK
 from toolcrib.oauth.account import Account
 
 OTHER = "https://other.example"
@@ -81,6 +82,37 @@ def test_a_step_that_fails_has_a_fix(
     assert fix in found.get("fix", "")
     expected = f"see the step {step}" if verdict == "error" else "`toolcrib auth login web` signs you in"
     assert expected in connects["fix"]
+
+
+@pytest.mark.parametrize(
+    "resource, url, named",
+    [
+        ("{base}/mcp", "http://localhost:{port}/mcp", "{base}/mcp"),
+        ("{base}/mcp/v1", "{base}/mcp", "{base}/mcp/v1"),
+        ("{base}", "http://localhost:{port}/mcp", "{base}/mcp"),
+        ("https://other.example/v2?key=s3cret", "{base}/mcp", f"https://other.example/v2?key={MASK}"),
+    ],
+    ids=["another name of the host", "without a part of the path", "the parent of the server", "with a secret"],
+)
+def test_the_fix_for_metadata_of_another_resource_names_its_url(
+    resource: str, url: str, named: str, tmp_path: Path
+) -> None:
+    with in_background(AuthorizationServer(resource=resource)) as server:
+        given = url.format(base=server.base, port=server.port)
+        found = doctor(tmp_path, server, url=given)
+        expected = server.expand(named)
+
+    assert found["resource"]["fix"] == (
+        f"use url = {expected} if that is the server that you mean, or ask its operator to correct the resource metadata"
+    )
+
+
+@pytest.mark.parametrize("resource", ["notes", "http://other.example/mcp", "{base}/mcp/v1#part"])
+def test_the_fix_for_metadata_without_a_usable_url_names_none(resource: str, tmp_path: Path) -> None:
+    with in_background(AuthorizationServer(resource=resource)) as server:
+        found = doctor(tmp_path, server)
+
+    assert found["resource"]["fix"] == "ask its operator to correct the resource metadata"
 
 
 TOKENS = Path(".config/toolcrib/tokens")

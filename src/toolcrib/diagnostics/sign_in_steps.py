@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from ..config import HttpServer, ServerConfig, SseServer, mask_urls
 from ..errors import AuthError, ConfigError, ToolcribError
 from ..oauth.challenge import parse_challenges
-from ..oauth.http import Fetch, IssuerUnavailable, get_document
+from ..oauth.http import Fetch, IssuerUnavailable, get_document, is_secure
 from ..oauth.issuer_discovery import fetch_resource_metadata, find_legacy_metadata, is_local
 from ..oauth.providers import OAuth
 from ..oauth.well_known import (
     PKCE_METHOD,
+    ResourceMismatch,
     ServerMetadata,
+    covers,
     fetch_server_metadata,
     issuer_metadata_urls,
     origin_of,
     resource_metadata_urls,
 )
+from ..protocol.sanitize import one_line
 from ..settings import ServerEntry
 from ..transports.http.auth_requests import open_fetch_for
 from .causes import credentials_for, wants_oauth
@@ -37,6 +40,7 @@ Web = HttpServer | SseServer
 
 METADATA_TIMEOUT: Final = 5.0
 """Seconds for checking whether a server publishes OAuth metadata that its challenge does not name."""
+CORRECT_RESOURCE_METADATA: Final = "ask its operator to correct the resource metadata"
 ISSUER_UNAVAILABLE_FIX: Final = "the authorisation server does not answer: try again later, or check the network"
 
 
@@ -128,8 +132,11 @@ async def _examine_resource(
     challenge = parse_challenges([error.challenge or ""])
     try:
         found = await fetch_resource_metadata(fetch, config.url, challenge)
+    except ResourceMismatch as exc:
+        report.broken("resource", report.said(exc.message), report.said(_fix_of_url(config.url, exc.resource)))
+        return ()
     except ToolcribError as exc:
-        report.broken("resource", report.said(exc.message), "ask its operator to correct the resource metadata")
+        report.broken("resource", report.said(exc.message), CORRECT_RESOURCE_METADATA)
         return ()
     if found is None:
         path = urlsplit(config.url).path
@@ -148,6 +155,17 @@ async def _examine_resource(
     scopes = f"; scopes: {' '.join(found.scopes_supported)}" if found.scopes_supported else ""
     report.fine("resource", report.said(f"{mask_urls(found.resource)}{scopes}"))
     return found.authorization_servers if chosen is None else (chosen,)
+
+
+def _fix_of_url(url: str, resource: str | None) -> str:
+    """Return a fix with the URL of the server that the metadata names, if a sign-in there is possible."""
+    if resource is None or not is_secure(resource, allow_loopback=is_local(url)) or "#" in resource:
+        return CORRECT_RESOURCE_METADATA
+    there = urlsplit(resource)
+    same_path = urlunsplit(urlsplit(url)._replace(scheme=there.scheme, netloc=there.netloc))
+    named = same_path if covers(resource, same_path) else resource  # the resource may be a parent of the server
+    shown = one_line(mask_urls(named))
+    return f"use url = {shown} if that is the server that you mean, or {CORRECT_RESOURCE_METADATA}"
 
 
 async def _examine_issuer(report: ServerReport, config: Web, fetch: Fetch, issuer: str | None) -> None:

@@ -102,9 +102,8 @@ def test_the_fix_for_metadata_of_another_resource_names_its_url(
         found = doctor(tmp_path, server, url=given)
         expected = server.expand(named)
 
-    assert found["resource"]["fix"] == (
-        f"use url = {expected} if that is the server that you mean, or ask its operator to correct the resource metadata"
-    )
+    meant = f"use url = {expected} if that is the server that you mean"
+    assert found["resource"]["fix"] == f"{meant}, or ask its operator to correct the resource metadata"
 
 
 @pytest.mark.parametrize("resource", ["notes", "http://other.example/mcp", "{base}/mcp/v1#part"])
@@ -200,6 +199,43 @@ def test_one_usable_issuer_of_several_is_enough(tmp_path: Path) -> None:
         found = doctor(tmp_path, server)
 
     assert "`toolcrib auth login web` signs you in" in found["connects"]["fix"]
+
+
+def test_a_stored_sign_in_that_cannot_be_read_has_the_fix_that_the_store_names(tmp_path: Path) -> None:
+    folder = tmp_path / TOKENS
+    with in_background(AuthorizationServer()) as server:
+        asyncio.run(_sign_in(server.url, folder))
+        (stored,) = folder.glob("*.json")
+        stored.write_text("{")
+        corrupt = doctor(tmp_path, server)
+        folder.chmod(0o755)
+        public = doctor(tmp_path, server)
+        folder.chmod(0o700)
+        stored.rename(folder / "elsewhere")
+        stored.symlink_to(folder / "elsewhere")
+        linked = doctor(tmp_path, server)
+
+    problems = [(found["sign-in"]["text"], found["sign-in"]["fix"]) for found in (corrupt, public, linked)]
+    assert problems == [
+        (f"{stored}: expected a JSON object", "remove the file and sign in again"),
+        (f"{folder}: expected a folder that only its owner can use (mode 0700)", f"run: chmod 700 {folder}"),
+        (f"{stored}: expected a file, not a link or anything else", f"correct or remove {stored}, and sign in again"),
+    ]
+    assert corrupt["connects"]["fix"] == "see the step sign-in"
+
+
+def test_a_sign_in_that_cannot_be_stored_has_a_fix_for_the_store(tmp_path: Path) -> None:
+    folder = tmp_path / TOKENS
+    with in_background(AuthorizationServer()) as server:
+        asyncio.run(_sign_in(server.url, folder))
+        asyncio.run(_expire(server.url, folder))
+        (lock,) = (each.with_suffix(".lock") for each in folder.glob("*.json"))
+        lock.unlink()
+        lock.mkdir()
+        found = doctor(tmp_path, server)
+
+    assert found["connects"]["text"].startswith(f"{lock}: expected a file that can be locked, not a link, got ")
+    assert found["connects"]["fix"] == f"correct or remove {lock}, and sign in again"
 
 
 @pytest.mark.parametrize("is_from_file", [True, False])

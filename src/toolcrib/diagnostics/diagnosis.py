@@ -27,7 +27,7 @@ from ..transports.factory import older_way
 from .causes import diagnose, without_stderr
 from .probe import client_for
 from .report import ServerReport
-from .sign_in_steps import ISSUER_UNAVAILABLE_FIX, explain_refusal
+from .sign_in_steps import ISSUER_UNAVAILABLE_FIX, explain_config_error, explain_refusal
 
 SIMILAR_URL_TIMEOUT: Final = 5.0
 """Seconds for checking whether the server answers at a similar URL."""
@@ -63,7 +63,8 @@ async def explain(
     elif isinstance(error, RateLimited):
         report.broken(step, said, "wait, and try again later", seconds)
     elif isinstance(error, ConfigError):
-        report.broken(step, said, f"use {error.expected}" if error.expected else "correct its settings", seconds)
+        text, fix = explain_config_error(error)
+        report.broken(step, report.said(text), report.said(fix), seconds)
     elif isinstance(config, HttpServer | SseServer):
         report.facts["status"] = getattr(error, "status", None)
         report.broken(step, said, await _where_else(report, config, error), seconds)

@@ -49,8 +49,19 @@ async def find_sign_in(report: ServerReport, entry: ServerEntry) -> OAuth | None
     try:
         return await find_stored_sign_in(entry)
     except ConfigError as exc:
-        report.broken("sign-in", exc.message, f"use {exc.expected}" if exc.expected else "correct its settings")
+        text, fix = explain_config_error(exc)
+        report.broken("sign-in", report.said(text), report.said(fix))
         return None
+
+
+def explain_config_error(error: ConfigError) -> tuple[str, str]:
+    """Return the problem, and the fix: the advice in the message if the token store cannot be used."""
+    if error.key != "store" or not error.expected or error.file is None:
+        return error.message, f"use {error.expected}" if error.expected else "correct its settings"
+    before, expected, after = error.message.partition(error.expected)
+    got, _, advice = after.partition(". ")
+    advice = advice[:1].lower() + advice[1:]
+    return f"{before}{expected}{got}", advice or f"correct or remove {error.file}, and sign in again"
 
 
 async def note_sign_in(report: ServerReport, config: Web, provider: OAuth) -> None:

@@ -402,6 +402,42 @@ def test_a_failed_sign_in_leads_to_the_diagnosis_of_the_same_server(
         assert ran.code == 6 and ran.err.endswith(f"hint: `toolcrib doctor {shown}` shows each step of the sign-in\n")
 
 
+def test_a_refused_consent_has_no_hint(tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]) -> None:
+    server.change(consent="denied")
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    ran = login(tmp_path, browser)
+    assert ran.code == 6 and "the sign-in was refused: access_denied" in ran.err and "hint:" not in ran.err
+
+
+def test_a_redirect_port_in_use_has_no_hint(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    taken = f"{server.base}/callback"
+    write_settings(tmp_path, {"web": {"url": server.url, "oauth": {"redirect_uri": taken}}})
+    ran = login(tmp_path, browser)
+    assert ran.code == 6 and f"redirect_uri: the port of {taken} is in use" in ran.err and "hint:" not in ran.err
+
+
+def test_a_cancelled_paste_has_no_hint(tmp_path: Path, server: AuthorizationServer) -> None:
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    with terminal("auth", "login", "web", "--no-browser", cwd=tmp_path, width=2000) as screen:
+        screen.until("Address:")
+        screen.type("")
+        assert screen.exit_code() == 6
+    assert "the sign-in was cancelled: no address was pasted" in screen.text and "hint:" not in screen.text
+
+
+def test_a_rejected_client_of_the_settings_is_to_be_checked_there(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    server.add_client("own-client", "client_secret_basic", secret="right", redirect_uris=("http://127.0.0.1/callback",))
+    oauth = {"client_id": "own-client", "client_secret": "${CLIENT_SECRET}"}
+    write_settings(tmp_path, {"web": {"url": server.url, "oauth": oauth}})
+    ran = login(tmp_path, {**browser, "CLIENT_SECRET": "wrong"})
+    assert ran.code == 6 and "invalid_client" in ran.err
+    assert ran.err.endswith("hint: check client_id and client_secret of web in the settings\n")
+
+
 @pytest.mark.parametrize("is_from_file", [True, False])
 def test_the_hint_to_sign_in_names_the_file_or_the_url(
     tmp_path: Path, server: AuthorizationServer, is_from_file: bool

@@ -66,13 +66,28 @@ async def sign_in(
     interact = choose_interaction("auto", redirect_uri) if use_browser else "paste"
     if interact == "paste" and not can_ask():
         interact = None  # the server may require no sign-in
+    started: list[SignInStarted] = []
     try:
-        return await _sign_in(entry, interact, scopes, timeout)
+        return await _sign_in(entry, interact, scopes, timeout, started.append)
     except AuthError as exc:
         if exc.authorization_url is not None:
             raise _cannot_ask(entry, redirect_uri, use_browser=use_browser) from exc
-        hint = f"`{INVOCATION.get().doctor(entry.name)}` shows each step of the sign-in"
+        hint = _hint_after(exc, entry, was_asked=bool(started))
         raise CliError(str(without_advice(exc)), hint=hint, code=code_of(exc)) from exc
+
+
+def _hint_after(error: AuthError, entry: ServerEntry, *, was_asked: bool) -> str:
+    """Return what to do after a failed sign-in; empty if the error says so. `was_asked`: the person was asked."""
+    from ..oauth.token_requests import TokenRequestRejected  # noqa: PLC0415  # slow; only for remote servers
+
+    assert isinstance(entry.config, HttpServer | SseServer)
+    cause = error.__cause__
+    if isinstance(cause, TokenRequestRejected):
+        if cause.rejects_client and "client_id" in (entry.config.oauth or {}):
+            return f"check client_id and client_secret of {entry.name} in the settings"
+    elif was_asked or isinstance(cause, OSError):
+        return ""  # the steps that `doctor` shows were completed, or the port of redirect_uri is in use
+    return f"`{INVOCATION.get().doctor(entry.name)}` shows each step of the sign-in"
 
 
 def _cannot_ask(entry: ServerEntry, redirect_uri: str | None, *, use_browser: bool) -> CliError:
@@ -100,7 +115,11 @@ def _cannot_ask(entry: ServerEntry, redirect_uri: str | None, *, use_browser: bo
 
 
 async def _sign_in(
-    entry: ServerEntry, interact: Interact, scopes: Sequence[str], timeout: float | None
+    entry: ServerEntry,
+    interact: Interact,
+    scopes: Sequence[str],
+    timeout: float | None,
+    on_started: Callable[[SignInStarted], object],
 ) -> SignInStatus | None:
     from ..client.client import Client  # noqa: PLC0415  # slow
     from ..oauth.staged_sign_in import StagedSignIn  # noqa: PLC0415  # only for remote servers
@@ -113,6 +132,7 @@ async def _sign_in(
     options: dict[str, Any] = {} if timeout is None else {"connect_timeout": timeout, "discovery_timeout": timeout}
     client = Client(as_singleton(replace(config, oauth=None)), name=entry.name, auth=provider, **options)
     client.on(SignInStarted, lambda event: _announce(event, interact))
+    client.on(SignInStarted, on_started)
     try:
         async with client:
             if await provider.status(config.url) is None:

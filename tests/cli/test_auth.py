@@ -453,10 +453,13 @@ def test_the_person_is_asked_only_when_the_authorisation_server_is_known(
 ) -> None:
     write_settings(tmp_path, {"web": {"url": server.url}})
     ran = login(tmp_path, browser)
-    assert ran.err == (
-        f"opening a browser to sign in at {server.issuer}; waiting up to 5 minutes, Ctrl-C cancels. "
-        "If the page shows an error, check client_id and redirect_uri.\n"
-    )
+    begin = f"opening a browser to sign in at {server.issuer}; waiting up to 5 minutes, Ctrl-C cancels."
+    assert ran.err == f"{begin}\n"
+    server.add_client("own-client", redirect_uris=("http://127.0.0.1/callback",))
+    for oauth in ({"client_id": "own-client"}, {"redirect_uri": f"http://127.0.0.1:{closed_port()}/callback"}):
+        write_settings(tmp_path, {"web": {"url": server.url, "oauth": oauth}})
+        ran = login(tmp_path, browser)
+        assert ran.err == f"{begin} If the page shows an error, check client_id and redirect_uri.\n"
     write_settings(tmp_path, {"web": {"url": f"http://127.0.0.1:{closed_port()}/mcp"}})
     unreachable = login(tmp_path, browser)
     assert unreachable.code == 5 and unreachable.err.startswith("error: ")

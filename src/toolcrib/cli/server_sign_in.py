@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_OF_CLIENT: Final = ("client_id", "client_metadata_url", "redirect_uri")
+"""Options of an entry that an authorisation server may reject on the page for the person."""
+
 MAX_OFFERS: Final = 2
 """Sign-ins that one command offers for a server: the first one, and one with more scopes."""
 
@@ -131,7 +134,7 @@ async def _sign_in(
     provider = make_provider(config, interact=interact, store=staged.store, scopes=scopes)
     options: dict[str, Any] = {} if timeout is None else {"connect_timeout": timeout, "discovery_timeout": timeout}
     client = Client(as_singleton(replace(config, oauth=None)), name=entry.name, auth=provider, **options)
-    client.on(SignInStarted, lambda event: _announce(event, interact))
+    client.on(SignInStarted, lambda event: _announce(event, interact, config))
     client.on(SignInStarted, on_started)
     try:
         async with client:
@@ -150,14 +153,15 @@ async def _sign_in(
     return status
 
 
-def _announce(event: SignInStarted, interact: Interact) -> None:
+def _announce(event: SignInStarted, interact: Interact, config: HttpServer | SseServer) -> None:
     """Print where the person is asked to sign in, and for how long the command waits."""
     from ..oauth.interaction import SIGN_IN_SECONDS  # noqa: PLC0415  # slow; only for remote servers
 
     begin = "opening a browser to sign in" if interact == "browser" else "sign in"
+    is_configured = any(name in (config.oauth or {}) for name in _OF_CLIENT)
     note(
-        f"{begin} at {mask_urls(event.issuer)}; waiting up to {SIGN_IN_SECONDS / 60:.0f} minutes, Ctrl-C cancels. "
-        "If the page shows an error, check client_id and redirect_uri."
+        f"{begin} at {mask_urls(event.issuer)}; waiting up to {SIGN_IN_SECONDS / 60:.0f} minutes, Ctrl-C cancels."
+        + (" If the page shows an error, check client_id and redirect_uri." if is_configured else "")
     )
 
 

@@ -95,6 +95,29 @@ def test_a_url_can_be_signed_in_to_without_settings(
     assert "echo" in run_cli("tools", server.url, cwd=tmp_path).out
 
 
+def test_a_server_that_is_given_by_url_is_shown_by_its_masked_url(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    url, shown = f"{server.url}?api_key=s3cret", f"{server.url}?api_key={MASK}"
+    before = run_cli("auth", "status", url, cwd=tmp_path)
+    assert (before.code, before.rows[0][:2]) == (6, [shown, "not signed in"])
+    login_by_url = ("auth", "login", url)
+    ran = run_process(*login_by_url, cwd=tmp_path, env=browser)
+    assert ran.code == 0 and ran.out.startswith(f"signed in to {shown} at "), ran.err
+    as_json = run_process(*login_by_url, "--json", cwd=tmp_path, env=browser)
+    assert as_json.json["server"] == shown
+    assert run_cli("auth", "status", url, cwd=tmp_path).rows[0][:2] == [shown, "signed in"]
+    assert run_cli("auth", "status", url, "--json", cwd=tmp_path).json[0]["server"] == shown
+    assert run_cli("auth", "logout", url, cwd=tmp_path).out == f"signed out of {shown}\n"
+    assert run_cli("auth", "logout", url, cwd=tmp_path).out == f"not signed in to {shown}: nothing to do\n"
+    assert run_cli("auth", "logout", url, "--json", cwd=tmp_path).json["server"] == shown
+    with terminal("tools", url, cwd=tmp_path, env=browser, width=200) as screen:
+        screen.until(f"Sign in to {shown} now? [Y/n]")
+        screen.type("y")
+        assert screen.exit_code() == 0 and f"signed in to {shown} at " in screen.text
+        assert "s3cret" not in screen.text
+
+
 def test_a_sign_in_is_kept_if_the_server_fails_after_it(tmp_path: Path, browser: dict[str, str]) -> None:
     class FailingServer(AuthorizationServer):
         def _respond(self, endpoint: str, *request: Any) -> Any:

@@ -38,6 +38,13 @@ MAX_OFFERS: Final = 2
 """Sign-ins that one command offers for a server: the first one, and one with more scopes."""
 
 
+def describe_server(entry: ServerEntry) -> str:
+    """Return the name of a server in the settings, or the masked URL of one that the command line gives by URL."""
+    if entry.source is None and isinstance(entry.config, HttpServer | SseServer):
+        return mask_urls(entry.config.url)
+    return entry.name
+
+
 async def with_stored_sign_in(entry: ServerEntry) -> ServerEntry:
     """Return the entry of a server with its stored sign-in, if there is one.
 
@@ -133,7 +140,7 @@ async def _sign_in(
     staged = await StagedSignIn.begin(config.url, FileTokenStore())
     provider = make_provider(config, interact=interact, store=staged.store, scopes=scopes)
     options: dict[str, Any] = {} if timeout is None else {"connect_timeout": timeout, "discovery_timeout": timeout}
-    client = Client(as_singleton(replace(config, oauth=None)), name=entry.name, auth=provider, **options)
+    client = Client(as_singleton(replace(config, oauth=None)), name=describe_server(entry), auth=provider, **options)
     client.on(SignInStarted, lambda event: _announce(event, interact, config))
     client.on(SignInStarted, on_started)
     try:
@@ -145,7 +152,7 @@ async def _sign_in(
     except ToolcribError:
         if await provider.status(config.url) is not None:
             await staged.commit()  # the person need not sign in again when the server works
-            note(f"signed in to {entry.name}, but the connection failed afterwards")
+            note(f"signed in to {describe_server(entry)}, but the connection failed afterwards")
         raise
     status = await provider.status(config.url)
     if status is not None:
@@ -220,15 +227,16 @@ class SignInOffers:
             if scopes in before or len(before) >= MAX_OFFERS:
                 continue  # a sign-in with these scopes did not help
             before.append(scopes)
-            if await TerminalUser().confirm(_question(name, error)):
+            if await TerminalUser().confirm(_question(entry, error)):
                 status = await sign_in(entry, scopes=scopes)
                 if status is not None:
-                    note(f"signed in to {name} {describe_status(status)}")
+                    note(f"signed in to {describe_server(entry)} {describe_status(status)}")
                     done = True
         return done
 
 
-def _question(name: str, error: AuthError) -> str:
+def _question(entry: ServerEntry, error: AuthError) -> str:
+    name = describe_server(entry)
     if not lacks_scopes(error):
         return f"Sign in to {name} now? [Y/n]"
     scopes = " ".join(missing_scopes(error))

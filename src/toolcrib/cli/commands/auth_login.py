@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...diagnostics.sign_in_state import SignInState, describe_status, state_of
 from ..console import say, show_json
 from ..lazy_command import Invocation
-from ..server_sign_in import sign_in
+from ..server_sign_in import describe_server, sign_in
 from ..target import choose_remote
 
 if TYPE_CHECKING:
@@ -29,12 +29,13 @@ async def command(
     entry = choose_remote(server, config)
     requested = [scope for each in scopes for scope in each.split()]
     status = await sign_in(entry, use_browser=not no_browser, scopes=requested, timeout=timeout)
+    name = describe_server(entry)
     if as_json:
-        show_json(status_as_json(entry.name, status, state_of(status)))
+        show_json(status_as_json(name, status, state_of(status)))
     elif status is None:
-        say(f"{entry.name} does not require a sign-in")
+        say(f"{name} does not require a sign-in")
     else:
-        say(f"signed in to {entry.name} {describe_status(status)}")
+        say(f"signed in to {name} {describe_status(status)}")
 
 
 def status_as_json(name: str, status: SignInStatus | None, state: SignInState) -> dict[str, Any]:

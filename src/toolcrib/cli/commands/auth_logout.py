@@ -12,6 +12,7 @@ from ...settings import ServerEntry, load_settings
 from ..console import note, say, show_json
 from ..exit_codes import Exit
 from ..lazy_command import Invocation
+from ..server_sign_in import describe_server
 from ..target import choose_remote, settings_files
 
 
@@ -21,6 +22,7 @@ async def command(_invocation: Invocation, server: str, config: Path | None, as_
 
     entry = choose_remote(server, config)
     assert isinstance(entry.config, HttpServer | SseServer)
+    name = describe_server(entry)
     sharing = await _find_sharing(entry, config)
     was_signed_in, failure = True, ""
     try:
@@ -29,16 +31,16 @@ async def command(_invocation: Invocation, server: str, config: Path | None, as_
     except (AuthError, ConnectError) as exc:
         failure = str(exc)
     if as_json:
-        result: dict[str, Any] = {"server": entry.name, "signed_in": False, "was_signed_in": was_signed_in}
+        result: dict[str, Any] = {"server": name, "signed_in": False, "was_signed_in": was_signed_in}
         if sharing:
             result["also_signed_out"] = sharing
         if failure:
             result["revocation_error"] = failure
         show_json(result)
     elif not was_signed_in:
-        say(f"not signed in to {entry.name}: nothing to do")
+        say(f"not signed in to {name}: nothing to do")
     else:
-        say(f"signed out of {entry.name}{' on this machine; the tokens were not revoked' if failure else ''}")
+        say(f"signed out of {name}{' on this machine; the tokens were not revoked' if failure else ''}")
         if sharing:
             say(f"also signed out of {', '.join(sharing)}: the URL is the same")
     if failure:

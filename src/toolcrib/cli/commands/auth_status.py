@@ -24,6 +24,7 @@ from ...settings.keys import SIGN_INS
 from ..console import Column, Styled, is_terminal, note, show_json, show_table
 from ..exit_codes import Exit, complain_of
 from ..lazy_command import Invocation
+from ..server_sign_in import describe_server
 from ..target import choose, choose_remote, settings_files
 from .auth_login import status_as_json
 
@@ -51,7 +52,7 @@ class _ServerStatus:
     """What is stored for one server, or why its settings are invalid."""
 
     name: str
-    """The name in the settings; the URL if the server is in no entry."""
+    """The name in the settings; the masked URL if the server is in no entry."""
     state: SignInState
     status: SignInStatus | None = None
     error: ConfigError | None = None
@@ -103,15 +104,15 @@ def _is_remote(entry: ServerEntry) -> bool:
 
 
 async def _find(entry: ServerEntry) -> _ServerStatus:
-    obstacle = obstacle_to_sign_in(entry)
+    name, obstacle = describe_server(entry), obstacle_to_sign_in(entry)
     if obstacle is not None:
-        return _ServerStatus(entry.name, state_of(None, obstacle), error=entry.error)
+        return _ServerStatus(name, state_of(None, obstacle), error=entry.error)
     assert isinstance(entry.config, HttpServer | SseServer)
     try:
         status = await stored_status(entry.config)
     except ConfigError as exc:
-        return _ServerStatus(entry.name, SignInState.INVALID, error=exc)
-    return _ServerStatus(entry.name, state_of(status), status)
+        return _ServerStatus(name, SignInState.INVALID, error=exc)
+    return _ServerStatus(name, state_of(status), status)
 
 
 def _without_entry(stored: StoredSignIns, entries: Sequence[ServerEntry]) -> list[_ServerStatus]:

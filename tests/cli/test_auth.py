@@ -95,6 +95,18 @@ def test_a_url_can_be_signed_in_to_without_settings(
     assert "echo" in run_cli("tools", server.url, cwd=tmp_path).out
 
 
+def test_a_new_sign_in_names_the_scopes_of_the_former_one_that_it_lacks(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    assert "the former" not in login(tmp_path, browser, "--scope", "mcp:read mcp:write").err
+    ran = login(tmp_path, browser, "--json")
+    command = "toolcrib auth login web --scope mcp:read --scope mcp:write"
+    assert ran.json["scopes"] == ["mcp:read"]
+    assert ran.err.endswith(f"\nthe former sign-in also had mcp:write; `{command}` requests all scopes again\n")
+    assert "the former" not in login(tmp_path, browser).err
+
+
 def test_a_server_that_is_given_by_url_is_shown_by_its_masked_url(
     tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
 ) -> None:
@@ -573,6 +585,19 @@ def test_at_a_terminal_tools_and_call_offer_the_sign_in(
 def test_a_call_that_needs_more_scopes_offers_a_sign_in_with_them(
     tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
 ) -> None:
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    assert login(tmp_path, browser).code == 0
+    with terminal("call", "write", "text=x", cwd=tmp_path, env=browser) as screen:
+        screen.until("web asks for more scopes (mcp:write). Sign in again? [Y/n]")
+        screen.type("y")
+        assert screen.exit_code() == 0 and "wrote x" in screen.text
+    assert run_cli("auth", "status", "--json", cwd=tmp_path).json[0]["scopes"] == ["mcp:read", "mcp:write"]
+
+
+def test_the_question_names_only_scopes_that_the_token_does_not_have(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    server.change(write_scope="mcp:read mcp:write")
     write_settings(tmp_path, {"web": {"url": server.url}})
     assert login(tmp_path, browser).code == 0
     with terminal("call", "write", "text=x", cwd=tmp_path, env=browser) as screen:

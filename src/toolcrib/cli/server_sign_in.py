@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..config import HttpServer, SseServer, as_singleton, mask_urls
-from ..diagnostics.causes import lacks_scopes, missing_scopes, required_scopes, wants_oauth
+from ..diagnostics.causes import lacks_scopes, missing_scopes, required_scopes, scope_options, wants_oauth
 from ..diagnostics.sign_in_state import (
     describe_status,
     find_stored_sign_in,
@@ -76,14 +76,26 @@ async def sign_in(
     interact = choose_interaction("auto", redirect_uri) if use_browser else "paste"
     if interact == "paste" and not can_ask():
         interact = None  # the server may require no sign-in
+    former = await stored_status(entry.config)
     started: list[SignInStarted] = []
     try:
-        return await _sign_in(entry, interact, scopes, timeout, started.append)
+        status = await _sign_in(entry, interact, scopes, timeout, started.append)
     except AuthError as exc:
         if exc.authorization_url is not None:
             raise _cannot_ask(entry, redirect_uri, use_browser=use_browser) from exc
         hint = _hint_after(exc, entry, was_asked=bool(started))
         raise CliError(str(without_advice(exc)), hint=hint, code=code_of(exc)) from exc
+    if former is not None and status is not None and former.issuer == status.issuer:
+        _note_lost_scopes(entry, former.scopes, status.scopes)
+    return status
+
+
+def _note_lost_scopes(entry: ServerEntry, before: Sequence[str], now: Sequence[str]) -> None:
+    """Print which scopes of the former sign-in the new one lacks, and the command that requests all of them."""
+    lost = [scope for scope in before if scope not in now]
+    if lost:
+        command = f"{INVOCATION.get().login(entry.name)}{scope_options((*now, *lost))}"
+        note(f"the former sign-in also had {' '.join(lost)}; `{command}` requests all scopes again")
 
 
 def _hint_after(error: AuthError, entry: ServerEntry, *, was_asked: bool) -> str:
@@ -129,7 +141,7 @@ async def _sign_in(
     interact: Interact,
     scopes: Sequence[str],
     timeout: float | None,
-    on_started: Callable[[SignInStarted], object],
+    on_started: Callable[[SignInStarted], None],
 ) -> SignInStatus | None:
     from ..client.client import Client  # noqa: PLC0415  # slow
     from ..oauth.staged_sign_in import StagedSignIn  # noqa: PLC0415  # only for remote servers
@@ -223,11 +235,12 @@ class SignInOffers:
             entry = self._entries.get(name)
             if entry is None or not isinstance(error, AuthError) or not can_ask() or not await _helps(entry, error):
                 continue
-            scopes, before = await _scopes_for(entry, error), self._offered.setdefault(name, [])
+            granted = await _granted_scopes(entry) if lacks_scopes(error) else ()
+            scopes, before = _scopes_for(error, granted), self._offered.setdefault(name, [])
             if scopes in before or len(before) >= MAX_OFFERS:
                 continue  # a sign-in with these scopes did not help
             before.append(scopes)
-            if await TerminalUser().confirm(_question(entry, error)):
+            if await TerminalUser().confirm(_question(entry, error, granted)):
                 status = await sign_in(entry, scopes=scopes)
                 if status is not None:
                     note(f"signed in to {describe_server(entry)} {describe_status(status)}")
@@ -235,11 +248,11 @@ class SignInOffers:
         return done
 
 
-def _question(entry: ServerEntry, error: AuthError) -> str:
+def _question(entry: ServerEntry, error: AuthError, granted: Sequence[str]) -> str:
     name = describe_server(entry)
     if not lacks_scopes(error):
         return f"Sign in to {name} now? [Y/n]"
-    scopes = " ".join(missing_scopes(error))
+    scopes = " ".join(scope for scope in missing_scopes(error) if scope not in granted)
     return f"{name} asks for more scopes{f' ({scopes})' if scopes else ''}. Sign in again? [Y/n]"
 
 
@@ -254,12 +267,16 @@ async def _helps(entry: ServerEntry, error: AuthError) -> bool:
     return entry.config is not None and await publishes_oauth_metadata(entry.config)
 
 
-async def _scopes_for(entry: ServerEntry, error: AuthError) -> tuple[str, ...]:
+async def _granted_scopes(entry: ServerEntry) -> tuple[str, ...]:
+    assert isinstance(entry.config, HttpServer | SseServer)
+    status = await stored_status(entry.config)
+    return status.scopes if status is not None else ()
+
+
+def _scopes_for(error: AuthError, granted: Sequence[str]) -> tuple[str, ...]:
     """Return the scopes to request: the granted and the missing ones if scopes are missing, else none."""
     if not lacks_scopes(error):
         return ()
     if error.authorization_url is not None:
         return required_scopes(error)
-    assert isinstance(entry.config, HttpServer | SseServer)
-    status = await stored_status(entry.config)
-    return tuple(dict.fromkeys((*(status.scopes if status is not None else ()), *missing_scopes(error))))
+    return tuple(dict.fromkeys((*granted, *missing_scopes(error))))

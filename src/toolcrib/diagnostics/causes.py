@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -235,6 +236,14 @@ def required_scopes(error: AuthError) -> tuple[str, ...]:
     return tuple(dict.fromkeys(" ".join(query.get("scope", ())).split())) or missing_scopes(error)
 
 
+def scope_options(scopes: Iterable[str]) -> str:
+    """Return the options of `auth login` that request these scopes.
+
+    They are quoted: the names are the server's, and the user may paste the line into a shell.
+    """
+    return "".join(f" --scope {shlex.quote(scope)}" for scope in scopes)
+
+
 def credentials_for(
     error: AuthError,
     entry: ServerEntry | None = None,
@@ -274,9 +283,7 @@ def credentials_for(
 def _permissions_for(error: AuthError, login: str) -> str:
     """Return how to get credentials that allow a request."""
     if lacks_scopes(error) and error.authorization_url is not None:
-        # Quoted: the names are the server's, and the user may paste the line into a shell.
-        more = "".join(f" --scope {shlex.quote(scope)}" for scope in required_scopes(error))
-        return f"`{login}{more}` signs you in again, with the missing scopes"
+        return f"`{login}{scope_options(required_scopes(error))}` signs you in again, with the missing scopes"
     scopes = " ".join(missing_scopes(error))
     return f"get credentials {f'with the scope {scopes}' if scopes else 'that allow it'} from the server's operator"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -64,7 +65,7 @@ async def over_web(file: Path | str, *options: str) -> AsyncIterator[tuple[str, 
         async with asyncio.timeout(60):
             while b" serves MCP at " not in (line := await process.stderr.readline()):
                 assert line, "it ended"
-        yield line.decode().split()[-1], process
+        yield next(word for word in line.decode().split() if word.startswith("http")), process
     finally:
         if process.returncode is None:
             process.kill()
@@ -112,6 +113,30 @@ async def test_a_file_is_served_at_a_url(file: Path, options: tuple[str, ...], p
         process.send_signal(signal.SIGINT)
         async with asyncio.timeout(20):
             assert await process.wait() == 0
+
+
+@pytest.mark.parametrize("options", [("--http", "--reload"), ("--transport", "sse")])
+@pytest.mark.parametrize("auth", ["", ", auth=lambda headers: 'me'"], ids=["without auth", "with auth"])
+async def test_the_line_with_the_url_says_whether_the_server_is_without_authorisation(
+    file: Path, auth: str, options: tuple[str, ...]
+) -> None:
+    file.write_text(
+        f"import toolcrib as tc\nserver = tc.ToolServer('garden'{auth})\n"
+        "if __name__ == '__main__':\n    server.run('http', auth=lambda headers: 'me')\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, "run", str(file), "--port", "0", *options, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(60):
+            line = (await process.stderr.readline()).decode()
+    finally:
+        process.terminate()
+        await process.communicate()
+    path = "/sse" if "sse" in options else "/mcp"
+    remark = "" if auth else r" \(without authorisation\)"
+    assert re.fullmatch(rf"garden 0\.0\.0 serves MCP at http://127\.0\.0\.1:\d+{path}{remark}\n", line)
 
 
 async def test_the_path_can_be_chosen(file: Path) -> None:

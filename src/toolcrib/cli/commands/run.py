@@ -35,12 +35,13 @@ def command(invocation: Invocation, file: str, reload: bool, **options: Unpack[S
     _as_a_program(source)
     with _load_errors_in_short():
         server = tool_server(load_file(source), asked.variable)
+    remark = "" if server.auth is not None else "without authorisation"  # stdio needs none, and prints no URL
     with as_options():
         if reload:
             reloading = Reloading(server, source, lambda module: tool_server(module, asked.variable))
-            serving = reloading.serve(transport.value, **where)
+            serving = reloading.serve(transport.value, remark=remark, **where)
         else:
-            serving = serve(server, transport.value, auth=server.auth, **where)
+            serving = serve(server, transport.value, auth=server.auth, remark=remark, **where)
         run_to_end(announce(server.name, transport, serving))
 
 

@@ -150,9 +150,13 @@ async def serve(
     auth: Auth | None = None,
     allow_remote: bool = False,
     allowed_hosts: Iterable[str] = (),
+    remark: str = "",
     **options: Any,
 ) -> None:
-    """Serve on the running event loop until the task is cancelled, a signal arrives or stdin ends."""
+    """Serve on the running event loop until the task is cancelled, a signal arrives or stdin ends.
+
+    Over HTTP, prints the URL when it listens, with the `remark` in parentheses.
+    """
     transport = _transport(transport, ("stdio", "http", "sse"))
     _check_names(transport, options)
     if transport == "stdio":
@@ -169,7 +173,7 @@ async def serve(
     if open_to_all and not is_loopback(address):  # `*.localhost` may resolve to any address
         listening.close()
         raise _exposed(f"{host} resolves to {address}, which")
-    await serve_app(app, listening, f"{server.name} {server.version}", path)
+    await serve_app(app, listening, f"{server.name} {server.version}", path, remark)
 
 
 def make_app(

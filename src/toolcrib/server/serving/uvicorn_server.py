@@ -43,8 +43,8 @@ def bind_socket(host: str, port: int) -> socket.socket:
     return made
 
 
-async def serve_app(app: AsgiApp, listening: socket.socket, title: str, path: str) -> None:
-    """Serve `app` on a socket until a signal arrives or the task is cancelled; prints `title` and the URL."""
+async def serve_app(app: AsgiApp, listening: socket.socket, title: str, path: str, remark: str = "") -> None:
+    """Serve `app` on a socket until a signal arrives or the task is cancelled; prints `title`, URL and `remark`."""
     try:
         import uvicorn  # noqa: PLC0415  # an extra, and slow to load
     except ImportError as exc:
@@ -83,7 +83,8 @@ async def serve_app(app: AsgiApp, listening: socket.socket, title: str, path: st
     )
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    sys.stderr.write(f"{one_line(title)} serves MCP at http://{shown}:{port}{one_line(path)}\n")
+    more = f" ({remark})" if remark else ""
+    sys.stderr.write(f"{one_line(title)} serves MCP at http://{shown}:{port}{one_line(path)}{more}\n")
     sys.stderr.flush()
     serving = UvicornServer(config)
     try:

@@ -437,6 +437,18 @@ def test_a_failed_sign_in_leads_to_the_diagnosis_of_the_same_server(
         assert ran.code == 6 and ran.err.endswith(f"hint: `toolcrib doctor {shown}` shows each step of the sign-in\n")
 
 
+def test_an_authorisation_server_that_is_not_available_leads_to_the_diagnosis(
+    tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
+) -> None:
+    write_settings(tmp_path, {"web": {"url": server.url}})
+    assert login(tmp_path, browser).code == 0
+    expire_tokens(tmp_path)
+    server.fail_next("token", times=99, status=503)
+    ran = run_cli("tools", cwd=tmp_path)
+    assert ran.code == 5 and "the authorisation server is not available (HTTP 503)" in ran.err
+    assert ran.err.endswith("hint: `toolcrib doctor` diagnoses the connection step by step\n")
+
+
 def test_a_refused_consent_has_no_hint(tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]) -> None:
     server.change(consent="denied")
     write_settings(tmp_path, {"web": {"url": server.url}})

@@ -15,6 +15,7 @@ from ..errors import (
     CallTimeout,
     ConfigError,
     ConnectError,
+    IssuerUnavailable,
     NotFound,
     OutcomeUnknown,
     RemoteError,
@@ -121,19 +122,12 @@ def hint_for(error: BaseException) -> str:
         return credentials_for(error, invocation.servers.get(error.server or ""), login=invocation.login(error.server))
     if isinstance(error, CallTimeout) and error.sent is False:
         return "nothing was sent; --timeout, or connect_timeout in the server's entry, allows more seconds"
-    if isinstance(error, ConnectError) and error.status is not None and not _is_of_issuer(error):
+    if isinstance(error, ConnectError) and error.status is not None and not isinstance(error, IssuerUnavailable):
         return f"most URLs of MCP servers end with /mcp or /sse; {_doctor()} diagnoses the connection step by step"
     if isinstance(error, ConnectError):
         what = "start" if isinstance(error, StartError) else "connection"
         return f"{_doctor()} diagnoses the {what} step by step"
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
-
-
-def _is_of_issuer(error: ConnectError) -> bool:
-    """Return whether an authorisation server did not answer."""
-    from ..oauth.http import IssuerUnavailable  # noqa: PLC0415  # slow, and only errors need it
-
-    return isinstance(error, IssuerUnavailable)
 
 
 def _doctor() -> str:

@@ -15,13 +15,13 @@ from ..errors import (
     AuthError,
     ConfigError,
     ConnectError,
+    IssuerUnavailable,
     ProtocolError,
     RateLimited,
     RemoteError,
     StartError,
     ToolcribError,
 )
-from ..oauth.http import IssuerUnavailable
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
 from ..transports.factory import older_way
 from .causes import diagnose, without_stderr

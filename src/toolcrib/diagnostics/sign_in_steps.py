@@ -7,9 +7,9 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from ..config import HttpServer, ServerConfig, SseServer, mask_urls
-from ..errors import AuthError, ConfigError, ToolcribError
+from ..errors import AuthError, ConfigError, IssuerUnavailable, ToolcribError
 from ..oauth.challenge import parse_challenges
-from ..oauth.http import Fetch, IssuerUnavailable, get_document, is_secure
+from ..oauth.http import Fetch, get_document, is_secure
 from ..oauth.issuer_discovery import fetch_resource_metadata, find_legacy_metadata, is_local
 from ..oauth.providers import OAuth
 from ..oauth.well_known import (

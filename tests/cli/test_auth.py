@@ -341,10 +341,19 @@ AT_TERMINAL = "hint: run `toolcrib auth login web{}` at a terminal"
 def test_a_sign_in_without_a_browser_or_terminal_is_one_clear_line(
     tmp_path: Path, server: AuthorizationServer, words: tuple[str, ...], oauth: Any, problem: str, hint: str
 ) -> None:
-    server.add_client("own-client", redirect_uris=("https://app.example.com/callback", "http://127.0.0.1/callback"))
-    write_settings(tmp_path, {"web": {"url": server.url, "oauth": {"client_id": "own-client", **oauth}}})
+    write_settings(tmp_path, {"web": {"url": server.url, "oauth": oauth}})
     ran = login(tmp_path, {}, *words)
     assert (ran.code, ran.out, ran.err) == (6, "", f"error: {problem}\n{hint}\n")
+    assert not server.counters["register"]
+
+
+def test_a_folder_that_others_can_use_is_reported_once(tmp_path: Path) -> None:
+    store = tc.FileTokenStore(tokens_folder(tmp_path))
+    for key in ("a", "b", "c"):
+        asyncio.run(store.save(key, "{}"))
+    store.folder.chmod(0o755)
+    ran = run_cli("auth", "status", cwd=tmp_path)
+    assert ran.err.count("warning:") == 1 and "chmod 700" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -500,7 +509,7 @@ def test_the_person_is_asked_only_when_the_authorisation_server_is_known(
 ) -> None:
     write_settings(tmp_path, {"web": {"url": server.url}})
     ran = login(tmp_path, browser)
-    begin = f"opening a browser to sign in at {server.issuer}; waiting up to 5 minutes, Ctrl-C cancels."
+    begin = f"sign in at {server.issuer}; waiting up to 5 minutes, Ctrl-C cancels."
     assert ran.err == f"{begin}\n"
     server.add_client("own-client", redirect_uris=("http://127.0.0.1/callback",))
     for oauth in ({"client_id": "own-client"}, {"redirect_uri": f"http://127.0.0.1:{closed_port()}/callback"}):
@@ -657,7 +666,7 @@ def test_the_sign_in_is_offered_though_the_challenge_names_no_metadata(
         screen.until("Sign in to web now? [Y/n]")
         screen.type("y")
         assert screen.exit_code() == 0 and "mcp__web__echo" in screen.text
-        assert f"opening a browser to sign in at {server.issuer}{slash};" in screen.text
+        assert f"sign in at {server.issuer}{slash};" in screen.text
         assert "--no-browser" not in screen.text  # `tools` has no such option
 
 

@@ -32,6 +32,8 @@ class Behaviour:
     """The `error` in the challenge of a 403."""
     write_always_refused: bool = False
     """Whether the tool `write` is refused whatever the scopes of the token are."""
+    public_methods: tuple[str, ...] = ()
+    """Methods that need no valid token."""
     rejects_streams: bool = False
     """Whether GET requests are answered with 401, as by proxies that pass on only POST requests."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -15,6 +16,10 @@ from tests.oauth.tokens import AccessToken
 
 if TYPE_CHECKING:
     from tests.oauth.authorization_server import AuthorizationServer
+
+
+IS_PUBLIC: ContextVar[bool] = ContextVar("IS_PUBLIC", default=False)
+"""Whether the running request needs no valid token."""
 
 
 class ProtectedResource:
@@ -62,6 +67,8 @@ class ProtectedResource:
         async def replayed() -> Any:
             return events.pop(0) if events else await receive()
 
+        is_request = isinstance(message, dict)
+        IS_PUBLIC.set(is_request and message.get("method") in self._server.behaviour.public_methods)
         answering = asyncio.create_task(self._app(scope, replayed, send))
         if scope["method"] == "GET":
             self._streams.add(answering)
@@ -110,6 +117,8 @@ class ProtectedResource:
         token = self._find(headers)
         if token is not None:
             return token.grant.subject
+        if IS_PUBLIC.get():
+            return self._server.behaviour.subject
         error = "invalid_token" if "authorization" in headers else None
         scope = self._server.behaviour.challenge_scope
         raise tc.AuthError("unauthorised", status=401, challenge=self._challenge(error, scope))

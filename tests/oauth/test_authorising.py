@@ -342,7 +342,7 @@ async def test_after_ten_authorisations_for_ever_more_scopes_no_person_is_asked(
             with pytest.raises(tc.AuthError) as caught:
                 await client.call_tool("write", {"text": "x"})
 
-    assert "10 authorisations within 10 minutes did not help" in str(caught.value)
+    assert "the server has asked for 10 authorisations within 10 minutes" in str(caught.value)
     assert server.counters["authorize"] == 10
 
 

@@ -18,6 +18,7 @@ from tests.oauth.authorization_server import AuthorizationServer
 from tests.oauth.person import agree
 
 BOUND = 30.0
+PUBLIC = ("initialize", "notifications/initialized")
 
 LEFT_OPEN = """
 import sys, toolcrib as tc
@@ -156,7 +157,20 @@ async def test_a_server_that_rejects_only_the_optional_stream_asks_nobody_again(
             assert await connect_and_call(server, auth, mode="legacy") == "alice"
         assert any(each.method == "GET" for each in server.seen("mcp"))
         assert person.asked == 1
-        assert server.counters["token"] == 1
+        assert server.counters["token"] <= 1 + 3  # each stream renews the token once
+
+
+async def test_the_stream_of_a_server_that_checks_no_token_before_it_is_opened_with_a_renewed_one() -> None:
+    store = tc.MemoryTokenStore()
+    async with asyncio.timeout(BOUND), AuthorizationServer(public_methods=PUBLIC) as server:
+        await connect_and_call(server, tc.OAuth(interact=agree, store=store), mode="legacy")
+        server.expire_tokens()
+        async with tc.Client(server.url, auth=tc.OAuth(interact=None, store=store), mode="legacy") as client:
+            await client.call_tool("whoami")
+            streams = [each for each in server.seen("mcp") if each.method == "GET"]
+            token = streams[-1].header("authorization")
+            assert token == server.seen("mcp")[-1].header("authorization")  # the renewed one
+        assert server.counters["authorize"] == 1
 
 
 async def test_other_processes_renew_while_one_asks_whether_the_issuer_has_changed() -> None:
@@ -194,6 +208,25 @@ async def test_a_client_that_another_process_has_registered_meanwhile_stays() ->
                 await asking
         server.expire_tokens()
         assert await connect_and_call(server, tc.OAuth(interact=None, store=store)) == "alice"
+
+
+async def test_a_sign_in_of_another_process_is_used_though_it_has_no_more_scopes() -> None:
+    store = tc.MemoryTokenStore()
+    async with asyncio.timeout(BOUND), AuthorizationServer(write_always_refused=True) as server:
+        scopes = ["mcp:read", "mcp:write"]
+        await connect_and_call(server, tc.OAuth(interact=agree, store=store, scopes=scopes))
+        async with tc.Client(server.url, auth=tc.OAuth(interact=None, store=store)) as client:
+            with pytest.raises(tc.AuthError, match="names none that it does not have"):
+                await client.call_tool("write", {"text": "x"})
+            before = server.seen("mcp")[-1].header("authorization")
+            # The permissions are corrected, and the person signs in again elsewhere.
+            other = tc.MemoryTokenStore()
+            await connect_and_call(server, tc.OAuth(interact=agree, store=other, scopes=scopes))
+            await store.save(server.url, await other.load(server.url) or "")
+            server.change(write_always_refused=False)
+            server.fail_next("mcp", status=403, WWW_Authenticate='Bearer error="insufficient_scope", scope="mcp:write"')
+            await client.call_tool("write", {"text": "x"})
+            assert server.seen("mcp")[-1].header("authorization") != before
 
 
 async def test_a_sign_in_that_is_forgotten_while_it_is_read_stays_forgotten() -> None:
@@ -296,6 +329,56 @@ async def test_the_error_says_why_the_former_sign_in_has_ended() -> None:
                 await client.call_tool("write", {"text": "x"})
 
 
+async def test_an_error_that_did_not_end_the_sign_in_is_not_said_to_have_ended_it() -> None:
+    async with asyncio.timeout(BOUND), AuthorizationServer() as server:
+        auth = tc.OAuth(interact=agree, store=tc.MemoryTokenStore())
+        async with tc.Client(server.url, auth=auth) as client:
+            server.expire_tokens()
+            server.fail_next("token", status=400, error="invalid_request")
+            with pytest.raises(tc.AuthError, match="invalid_request"):
+                await client.call_tool("whoami")
+            account = auth._account(server.url)
+            assert account.refresh_error == ""
+            await client.call_tool("whoami")
+            server.revoke_all()
+            server.hold("authorize")
+            calling = asyncio.create_task(client.call_tool("whoami"))
+            while not account.refresh_error:
+                await asyncio.sleep(0.005)
+            calling.cancel()
+            await asyncio.wait([calling])
+        assert account.refresh_error == "invalid_grant"
+        await auth.forget(server.url)
+        assert account.refresh_error == ""
+
+
+@pytest.mark.parametrize(
+    "options, command",
+    [
+        ({}, "toolcrib auth login {url}"),
+        ({"scopes": ["a", "b"]}, "toolcrib auth login {url} --scope a --scope b"),
+        ({"client_id": "mine"}, None),
+        ({"issuer": "{issuer}"}, None),
+        ({"resource": None}, None),
+        ({"account": "work"}, None),
+        ({"store": tc.MemoryTokenStore()}, None),
+    ],
+    ids=str,
+)
+async def test_the_error_names_the_command_that_makes_a_sign_in_for_this_provider(
+    options: dict[str, Any], command: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    async with asyncio.timeout(BOUND), AuthorizationServer(requires_resource=False) as server:
+        server.add_client("mine", redirect_uris=("http://127.0.0.1:27465/callback",))
+        given = {name: server.issuer if value == "{issuer}" else value for name, value in options.items()}
+        with pytest.raises(tc.AuthError, match="a person must sign in") as caught:
+            await connect_and_call(server, tc.OAuth(interact=None, **given))
+        shown = str(caught.value)
+        assert ("toolcrib auth login" in shown) == (command is not None)
+        assert command is None or f"`{command.format(url=server.url)}`" in shown
+
+
 async def test_a_missing_keyring_is_reported_before_a_person_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +414,17 @@ async def test_the_challenge_of_an_error_shows_no_token() -> None:
             await connect_and_call(server, tc.OAuth(interact=None, store=store))
         assert "invalid_token" in str(caught.value.challenge)
         assert token not in str(caught.value.challenge)
+
+
+@pytest.mark.parametrize("name", ["forget", "logout"])
+async def test_what_cannot_be_removed_is_an_error(name: str, tmp_path: Path) -> None:
+    store = tc.FileTokenStore(tmp_path / "tokens")
+    url = "https://tools.example.com/mcp"
+    await store.save(url, "{}")
+    store.folder.chmod(0o755)
+    with pytest.raises(tc.ConfigError, match="chmod 700"):
+        await getattr(tc.OAuth(store=store), name)(url)
+    assert list(store.folder.glob("*.json"))
 
 
 async def test_what_cannot_be_read_is_forgotten_and_said_to_be_not_revoked(tmp_path: Path) -> None:

@@ -1,14 +1,18 @@
-"""The running event loop, and locks that belong to it."""
+"""The running event loop, locks that belong to it, and waiting for locks that others hold."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from ..errors import UsageError
 
 T = TypeVar("T")
+
+LOCK_POLL_SECONDS: Final = 0.02
+MAX_LOCK_POLL_SECONDS: Final = 0.5
+"""Seconds between two attempts to take a lock that is held for long, for example while a person is asked."""
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
@@ -47,3 +51,11 @@ class PerLoopLock(PerLoop[asyncio.Lock]):
 
     def __init__(self) -> None:
         super().__init__(asyncio.Lock)
+
+
+async def wait_for_lock(try_lock: Callable[[], bool]) -> None:
+    """Wait until `try_lock` has taken a lock of this process or machine, whose other holders cannot notify a task."""
+    pause = LOCK_POLL_SECONDS
+    while not try_lock():
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, MAX_LOCK_POLL_SECONDS)

@@ -31,12 +31,12 @@ async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
-def is_running_to_end(loop: asyncio.AbstractEventLoop) -> bool:
+def has_uncancellable_tasks(loop: asyncio.AbstractEventLoop) -> bool:
     """Return whether an event loop runs work of `run_to_end`; may be called from any thread."""
     return any(task.get_loop() is loop for task in tuple(_uncancellable))
 
 
-async def wait_for_run_to_end() -> None:
+async def wait_for_uncancellable_tasks() -> None:
     """Wait until all work of `run_to_end` on this event loop has ended."""
     loop = asyncio.get_running_loop()
     while tasks := [task for task in tuple(_uncancellable) if task.get_loop() is loop]:

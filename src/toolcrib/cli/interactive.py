@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import termios
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from .._util.terminal import read_line
+from .._util.terminal import read_line, terminal_turn
 from ..errors import AccessDenied
 from ..hub.interceptors import ToolCall
 from ..types import ElicitRequest, ElicitResult, Wire
@@ -30,7 +29,6 @@ class TerminalUser:
     def __init__(self, aside: Callable[[], AbstractContextManager[Any]] = nullcontext, *, agrees: bool = False) -> None:
         self._aside = aside
         self._agrees = agrees
-        self._turn = asyncio.Lock()
 
     async def approve(self, call: ToolCall) -> bool:
         """Prompt for the approval of a call, and return whether it may be made."""
@@ -39,7 +37,7 @@ class TerminalUser:
         if not can_ask():
             message = "the call needs approval, and there is no terminal to prompt on; --yes approves it"
             raise AccessDenied(message, server=call.server, tool=call.tool)
-        async with self._turn:
+        async with terminal_turn():
             with self._aside():
                 note(f"{cell(call.name)} needs your approval. It would be called with", "bold")
                 note(_quoted(as_json(dict(call.arguments))), "")
@@ -52,7 +50,7 @@ class TerminalUser:
 
     async def confirm(self, question: str) -> bool:
         """Ask a question that Return answers with yes; Ctrl-D means no."""
-        async with self._turn:
+        async with terminal_turn():
             with self._aside():
                 try:
                     _forget_typed()
@@ -66,7 +64,7 @@ class TerminalUser:
         if not can_ask():
             note(f"declined a request for input from the server (no terminal):\n{_quoted(request.message)}")
             return ElicitResult("decline")
-        async with self._turn:
+        async with terminal_turn():
             with self._aside():
                 note("The server requests input (Ctrl-D to cancel):", "bold")
                 note(_quoted(request.message), "")

@@ -34,6 +34,8 @@ T = TypeVar("T")
 _OF_CLIENT: Final = ("client_id", "client_metadata_url", "redirect_uri")
 """Options of an entry that an authorisation server may reject on the page for the person."""
 
+UNAUTHORISED: Final = 401
+
 MAX_OFFERS: Final = 2
 """Sign-ins that one command offers for a server: the first one, and one with more scopes."""
 
@@ -81,7 +83,7 @@ async def sign_in(
     try:
         status = await _sign_in(entry, interact, scopes, timeout, started.append)
     except AuthError as exc:
-        if exc.authorization_url is not None:
+        if interact is None and exc.status == UNAUTHORISED:
             raise _cannot_ask(entry, redirect_uri, use_browser=use_browser) from exc
         hint = _hint_after(exc, entry, was_asked=bool(started))
         raise CliError(str(without_advice(exc)), hint=hint, code=code_of(exc)) from exc
@@ -152,8 +154,10 @@ async def _sign_in(
     staged = await StagedSignIn.begin(config.url, FileTokenStore())
     provider = make_provider(config, interact=interact, store=staged.store, scopes=scopes)
     options: dict[str, Any] = {} if timeout is None else {"connect_timeout": timeout, "discovery_timeout": timeout}
-    client = Client(as_singleton(replace(config, oauth=None)), name=describe_server(entry), auth=provider, **options)
-    client.on(SignInStarted, lambda event: _announce(event, interact, config))
+    if interact is not None:  # else nothing is registered at the authorisation server in vain
+        options["auth"] = provider
+    client = Client(as_singleton(replace(config, oauth=None)), name=describe_server(entry), **options)
+    client.on(SignInStarted, lambda event: _announce(event, config))
     client.on(SignInStarted, on_started)
     try:
         async with client:
@@ -172,14 +176,13 @@ async def _sign_in(
     return status
 
 
-def _announce(event: SignInStarted, interact: Interact, config: HttpServer | SseServer) -> None:
+def _announce(event: SignInStarted, config: HttpServer | SseServer) -> None:
     """Print where the person is asked to sign in, and for how long the command waits."""
     from ..oauth.interaction import SIGN_IN_SECONDS  # noqa: PLC0415  # slow; only for remote servers
 
-    begin = "opening a browser to sign in" if interact == "browser" else "sign in"
     is_configured = any(name in (config.oauth or {}) for name in _OF_CLIENT)
     note(
-        f"{begin} at {mask_urls(event.issuer)}; waiting up to {SIGN_IN_SECONDS / 60:.0f} minutes, Ctrl-C cancels."
+        f"sign in at {mask_urls(event.issuer)}; waiting up to {SIGN_IN_SECONDS / 60:.0f} minutes, Ctrl-C cancels."
         + (" If the page shows an error, check client_id and redirect_uri." if is_configured else "")
     )
 

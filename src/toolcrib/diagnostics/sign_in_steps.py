@@ -8,13 +8,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 from ..config import HttpServer, ServerConfig, SseServer, mask_urls
 from ..errors import AuthError, ConfigError, IssuerUnavailable, ToolcribError
-from ..oauth.challenge import parse_challenges
+from ..oauth.challenge import Challenge, parse_challenges
 from ..oauth.http import Fetch, get_document, is_secure
 from ..oauth.issuer_discovery import fetch_resource_metadata, find_legacy_metadata, is_local
 from ..oauth.providers import OAuth
 from ..oauth.well_known import (
     PKCE_METHOD,
-    ResourceMismatch,
     ServerMetadata,
     covers,
     fetch_server_metadata,
@@ -143,11 +142,9 @@ async def _examine_resource(
     challenge = parse_challenges([error.challenge or ""])
     try:
         found = await fetch_resource_metadata(fetch, config.url, challenge)
-    except ResourceMismatch as exc:
-        report.broken("resource", report.said(exc.message), report.said(_fix_of_url(config.url, exc.resource)))
-        return ()
     except ToolcribError as exc:
-        report.broken("resource", report.said(exc.message), CORRECT_RESOURCE_METADATA)
+        named = await _find_other_resource(fetch, config.url, challenge)
+        report.broken("resource", report.said(exc.message), report.said(_fix_of_url(config.url, named)))
         return ()
     if found is None:
         path = urlsplit(config.url).path
@@ -166,6 +163,22 @@ async def _examine_resource(
     scopes = f"; scopes: {' '.join(found.scopes_supported)}" if found.scopes_supported else ""
     report.fine("resource", report.said(f"{mask_urls(found.resource)}{scopes}"))
     return found.authorization_servers if chosen is None else (chosen,)
+
+
+async def _find_other_resource(fetch: Fetch, url: str, challenge: Challenge | None) -> str | None:
+    """Return the resource in the metadata of a server if it is another one; None if there is none."""
+    hinted = challenge.resource_metadata if challenge is not None else None
+    for each in [hinted] if hinted is not None else resource_metadata_urls(url):
+        if not is_secure(each, allow_loopback=is_local(url)):
+            return None
+        try:
+            _, document = await get_document(fetch, each)
+        except ToolcribError:
+            return None
+        if document is not None:
+            resource = document.get("resource")
+            return resource if isinstance(resource, str) and not covers(resource, url) else None
+    return None
 
 
 def _fix_of_url(url: str, resource: str | None) -> str:

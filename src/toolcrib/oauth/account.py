@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,7 +21,7 @@ SIGN_IN_PERIOD: Final = 600.0
 MAX_SIGN_INS_OF_ALL_SCOPES: Final = 10
 """At most so many for any scopes: a server could name other ones each time."""
 MAX_PENDING: Final = 16
-"""Attempts of which the program has the URL and has not passed on the answer."""
+"""Maximum number of pending attempts; the oldest are dropped."""
 REFUSAL_PAUSE: Final = 60.0
 """Seconds after a refused consent in which no person is asked again."""
 
@@ -55,14 +55,14 @@ class Account:
     """The command line with which a person can sign in for this account; "" if there is none."""
     signed_in_with: str | None = field(default=None, repr=False)
     """The access token of the last sign-in in this process."""
-    ended: str = ""
-    """Why the last sign-in has ended: the error with which the authorisation server rejected the refresh token."""
+    refresh_error: str = ""
+    """The error with which the authorisation server has ended the last sign-in; "" if it has not."""
     _pending: list[AuthorizationAttempt] = field(default_factory=list)
     """Attempts whose URLs were given to the program, which will pass on the answers."""
     _sign_ins: list[tuple[float, frozenset[str]]] = field(default_factory=list)
     _refused: tuple[float, str] | None = None
     _writes: int = 0
-    """Counts the beginnings and ends of writes, so that a read that overlaps one is repeated."""
+    """Counts the beginnings and ends of writes: a read during which it changes is repeated."""
     _written: StoredSignIn | None = None
     """What the store held when it was last read or written."""
     _unwritten: StoredSignIn | None = None
@@ -99,23 +99,17 @@ class Account:
         self._writes += 1
         self._written, self._unwritten = stored, None
 
-    async def delete(self) -> StoredSignIn:
-        """Forget everything about this account at the server, and return what was stored.
-
-        What cannot be read is deleted too; then the `ConfigError` is raised.
-        """
+    async def delete(self) -> StoredSignIn | None:
+        """Forget everything about this account at the server; return what was stored, None if it cannot be read."""
         async with self.lock():  # a renewal that runs now must not store new tokens afterwards
-            problem: ConfigError | None = None
-            try:
+            stored: StoredSignIn | None = None
+            with suppress(ConfigError):
                 stored = await self.load()
-            except ConfigError as exc:
-                problem = exc
             await self.store.delete(self.key)
             self._writes += 1
             self.tokens = self._unwritten = None
+            self.refresh_error = ""
             self._pending.clear()
-        if problem is not None:
-            raise problem
         return stored
 
     # ---- sign-ins --------------------------------------------------------------------------------------------
@@ -156,12 +150,18 @@ class Account:
             left = REFUSAL_PAUSE - (now - self._refused[0])
             raise AuthError(f"{self._refused[1]}. No new sign-in is started for {left:.0f} s", status=401)
         self._sign_ins = [each for each in self._sign_ins if now - each[0] < SIGN_IN_PERIOD]
-        same = sum(each[1] == frozenset(scopes) for each in self._sign_ins)
-        if same >= MAX_SIGN_INS or len(self._sign_ins) >= MAX_SIGN_INS_OF_ALL_SCOPES:
-            count = same if same >= MAX_SIGN_INS else len(self._sign_ins)
+        minutes = f"{SIGN_IN_PERIOD / 60:.0f} minutes"
+        if sum(each[1] == frozenset(scopes) for each in self._sign_ins) >= MAX_SIGN_INS:
             raise AuthError(
-                f"{count} authorisations within {SIGN_IN_PERIOD / 60:.0f} minutes did not help; the server still "
-                "rejects the tokens. Check the account and its permissions",
+                f"{MAX_SIGN_INS} authorisations within {minutes} did not help; the server still rejects the tokens. "
+                "Check the account and its permissions",
+                status=401,
+            )
+        if len(self._sign_ins) >= MAX_SIGN_INS_OF_ALL_SCOPES:
+            count = MAX_SIGN_INS_OF_ALL_SCOPES
+            raise AuthError(
+                f"the server has asked for {count} authorisations within {minutes}; it may ask again later. Set "
+                "scopes= to all scopes that are needed",
                 status=401,
             )
 

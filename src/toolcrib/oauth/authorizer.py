@@ -124,10 +124,10 @@ class Authorizer:
         challenge = parse_challenges(values)
         used_token = used.get("Authorization", "")
         lacking = challenge.scope if challenge is not None and refusal.status == FORBIDDEN else ()
-        cause = (used_token, refusal.status, lacking)
+        cause = (used_token, refusal.status, lacking, request.may_prompt)
         known = self._account.tokens
         if known is not None and known.headers["Authorization"] != used_token and known.is_valid(time.time()):
-            if set(lacking) <= set(known.scopes_requested):
+            if known.covers(lacking):
                 return known.headers  # another call has renewed it
         elif self._failed is not None and self._failed[0] == cause and self.rounds > since:
             raise copy(self._failed[1])  # the same failed for another call, after this one was sent
@@ -154,13 +154,11 @@ class Authorizer:
             renewed = await self._join(("renew", token), lambda: self._flow.renew(known))
             if renewed is not None:
                 return renewed
-        has_just_signed_in = attempt > 1 and token is not None and token == self._account.signed_in_with
-        if attempt == self.max_renewals or has_just_signed_in:
+        is_from_sign_in = attempt > 1 and token is not None and token == self._account.signed_in_with
+        if attempt == self.max_renewals or is_from_sign_in:
             raise AuthError("the server rejects new tokens too. Check the account and its permissions", status=status)
-        lacking = set(challenge.scope) if challenge is not None else set()
-        if more_scopes and known is not None and lacking <= set(known.scopes_granted):
-            words = "the server says that the token lacks scopes, but names none that it does not have"
-            raise AuthError(f"{words}. Check the permissions of the account", status=status)
+        if not request.may_prompt:
+            raise AuthError("the request is not worth a sign-in", status=status)
         allow_legacy = _may_be_legacy(request) or (known is not None and known.is_legacy)
         granted = await self._join(
             ("sign in", token, frozenset(challenge.scope) if challenge is not None and more_scopes else None),

@@ -11,7 +11,7 @@ from typing import Final, Literal, TextIO
 from urllib.parse import urlsplit
 
 from .._util.net import is_loopback
-from .._util.terminal import read_line
+from .._util.terminal import read_line, terminal_turn
 from .._util.threads import call_function, in_daemon_thread
 from ..errors import AuthError, ConfigError
 from .authorization import AuthorizationAttempt, read_redirect
@@ -81,7 +81,8 @@ async def ask_person(
     try:
         async with asyncio.timeout(SIGN_IN_SECONDS) as limit:
             if interact == "paste":
-                return await _read_pasted(attempt)
+                async with terminal_turn():
+                    return await _read_pasted(attempt)
             assert callable(interact)
             return await _ask_function(interact, attempt.url)
     except TimeoutError:
@@ -91,10 +92,11 @@ async def ask_person(
 
 
 async def _ask_in_browser(attempt: AuthorizationAttempt, listener: LoopbackListener) -> Mapping[str, str]:
-    if _is_terminal(sys.stderr):  # logs must not have the state that is in the URL
+    shows_url = _is_terminal(sys.stderr)  # logs must not have the state that is in the URL
+    if shows_url:
         _write(f"Opening a browser to sign in. If it shows no page, open this address:\n\n  {attempt.url}\n\n")
     # At the same time: the answer may come before the browser has returned, which some do when they are closed.
-    opening = asyncio.create_task(_open_browser(attempt.url))
+    opening = asyncio.create_task(_open_browser(attempt.url, is_shown=shows_url))
     try:
         return await listener.wait(attempt.matches, SIGN_IN_SECONDS)
     finally:
@@ -111,7 +113,7 @@ async def _ask_function(function: InteractFunction, url: str) -> Mapping[str, st
     raise AuthError(f"interact: expected a function that returns {expected}, got {type(answer).__name__}", status=401)
 
 
-async def _open_browser(url: str) -> None:
+async def _open_browser(url: str, *, is_shown: bool) -> None:
     try:
         # In a thread: some browsers block until they are closed.
         async with asyncio.timeout(BROWSER_START_SECONDS):
@@ -121,8 +123,9 @@ async def _open_browser(url: str) -> None:
     except (webbrowser.Error, OSError, ValueError):
         is_open = False
     if not is_open:
+        address = "the address above" if is_shown else f"this address:\n\n  {url}\n\n"
         _write(
-            f"No browser could be started. Open this address in one on this machine to sign in:\n\n  {url}\n\n"
+            f"No browser could be started. Start one on this machine and open {address}. "
             'If there is none, sign in with interact="paste" or `toolcrib auth login --no-browser`.\n'
         )
 

@@ -163,7 +163,7 @@ class IssuerKeys:
         return found
 
     async def find_replaced(self, key_id: str, algorithm: str) -> list[PublicKey]:
-        """Return the keys of `find` after asking the issuer again: it may have replaced a key and kept its id, or "".
+        """Return the keys of `find` after asking the issuer again: it may have replaced a key under the same id.
 
         Empty if the issuer was asked a moment ago.
         """

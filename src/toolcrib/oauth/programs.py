@@ -163,6 +163,7 @@ class ProgramFlow:
         self._challenge = challenge
         wanted: tuple[str, ...] | None = None
         if more_scopes and used is not None and challenge is not None:
+            used.check_new_scopes(challenge.scope)
             wanted = tuple(dict.fromkeys((*used.scopes_requested, *challenge.scope)))
         return await self._request(used, wanted, is_sign_in=True)
 
@@ -173,7 +174,7 @@ class ProgramFlow:
             current = self._account.tokens
             is_newer = current is not None and (used is None or current.access_token != used.access_token)
             if current is not None and is_newer:
-                if set(scopes or ()) <= set(current.scopes_requested):
+                if current.covers(scopes or ()):
                     return current
                 scopes = tuple(dict.fromkeys((*current.scopes_requested, *(scopes or ()))))
             if is_sign_in:

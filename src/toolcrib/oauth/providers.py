@@ -192,10 +192,15 @@ class OAuth(AuthProvider):
         return f"OAuth({shown})"
 
     def _login_command(self, server_url: str) -> str:
-        # The command signs in to the default store, without an account name.
-        if self._has_default_store and not self._account_name:
-            return f"toolcrib auth login {shlex.quote(mask_urls(server_url))}"
-        return ""
+        options = self._options
+        chosen = (options.client_id, options.client_metadata_url, options.issuer, self._account_name or None)
+        # With other options, this provider would not use the sign-in of the command.
+        if not self._has_default_store or options.resource is not UNSET or any(each is not None for each in chosen):
+            return ""
+        if mask_urls(server_url) != server_url:
+            return ""
+        scopes = "".join(f" --scope {shlex.quote(each)}" for each in options.scopes or ())
+        return f"toolcrib auth login {shlex.quote(server_url)}{scopes}"
 
     def _flow(self, account: Account, connection: ConnectionContext) -> Flow:
         return SignInFlow(self._options, account, connection)
@@ -252,11 +257,8 @@ class OAuth(AuthProvider):
 
     async def forget(self, server_url: str) -> bool:
         """Remove the stored tokens and registered clients of a server; return whether there were any."""
-        try:
-            stored = await self._account(server_url).delete()
-        except ConfigError:
-            return True  # there was something that could not be read
-        return bool(stored.token_sets or stored.clients)
+        stored = await self._account(server_url).delete()
+        return stored is None or bool(stored.token_sets or stored.clients)
 
     async def logout(self, server_url: str, *, fetch: Fetch | None = None) -> bool:
         """Revoke the tokens at the authorisation server, if it offers that, then forget them.
@@ -264,12 +266,10 @@ class OAuth(AuthProvider):
         Returns whether there was a sign-in. They are forgotten even if they could not be revoked; then `AuthError` or
         `ConnectError` is raised. `fetch` makes the requests instead of aiohttp.
         """
-        try:
-            stored = await self._account(server_url).delete()
-        except ConfigError as exc:
-            where = exc.file or "the store"
-            message = f"{where}: the stored sign-in could not be read; its tokens were not revoked, only forgotten"
-            raise AuthError(message) from exc
+        stored = await self._account(server_url).delete()
+        if stored is None:
+            message = "the stored sign-in could not be read; its tokens were not revoked, only forgotten"
+            raise AuthError(f"{mask_urls(server_url)}: {message}")
         failures: list[AuthError | ConnectError] = []
         async with open_fetch(fetch) as opened:
             for tokens in stored.token_sets:

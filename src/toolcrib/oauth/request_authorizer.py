@@ -13,6 +13,8 @@ class Outgoing(NamedTuple):
     url: str
     headers: Mapping[str, str]
     content: bytes
+    may_prompt: bool = True
+    """Whether a person may be asked because of this request."""
 
 
 class Refusal(NamedTuple):

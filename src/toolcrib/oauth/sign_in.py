@@ -78,6 +78,7 @@ class SignInFlow:
             if current is None:
                 return None
             if current.access_token != used.access_token:
+                self._account.refresh_error = ""
                 return current
             if current.refresh_token is None or current.token_endpoint is None:
                 return None
@@ -117,21 +118,21 @@ class SignInFlow:
             answer = await request_tokens(self._connection.fetch, metadata, client, form)
         except TokenRequestRejected as exc:
             log.info("%s: the tokens could not be renewed: %s", mask_urls(self._account.server), exc.error)
-            self._account.ended = exc.error
             if exc.error == "invalid_grant":
-                return await self._remove(current)
-            if exc.error == "invalid_client" and client.is_registered:
-                await self._account.save(stored.without_client(current.issuer))
-                return None
+                return await self._remove_rejected(current)
             if exc.error in MISCONFIGURED and not (exc.rejects_client and client.is_registered):
                 raise
+            self._account.refresh_error = exc.error
+            if exc.error == "invalid_client":
+                await self._account.save(stored.without_client(current.issuer))
             return None
+        self._account.refresh_error = ""
         renewed = current.with_response(answer)
         # The issuer of the last sign-in stays: other programs may use it, and this one another one (`issuer=`).
         await self._account.save(replace(stored.with_tokens(renewed), issuer=stored.issuer))
         return renewed
 
-    async def _remove(self, tokens: TokenSet) -> TokenSet | None:
+    async def _remove_rejected(self, tokens: TokenSet) -> TokenSet | None:
         """Remove tokens whose refresh token the server rejects; this process uses the access token while it is valid.
 
         Returns the tokens that another process has stored, if the lock of the store did not keep it from that.
@@ -140,6 +141,7 @@ class SignInFlow:
         newest = self._account.choose(stored)
         if newest is not None and newest.refresh_token != tokens.refresh_token:
             return newest
+        self._account.refresh_error = "invalid_grant"
         await self._account.save(stored.without_tokens(tokens))
         if tokens.is_valid(time.time()):
             self._account.tokens = replace(tokens, refresh_token=None)
@@ -163,8 +165,10 @@ class SignInFlow:
             current = self._account.choose(stored)
             lacking = set(challenge.scope) if more_scopes and challenge is not None else set()
             is_newer = current is not None and (used is None or current.access_token != used.access_token)
-            if current is not None and is_newer and lacking <= set(current.scopes_requested):
+            if current is not None and is_newer and current.covers(lacking):
                 return current  # another process, or another event loop, has signed in
+            if current is not None and more_scopes:
+                current.check_new_scopes(lacking)
             allow_legacy = allow_legacy and self._connection.allow_legacy
             return await self._authorize(challenge, stored, more_scopes, allow_legacy)
 
@@ -310,7 +314,8 @@ class SignInFlow:
 
     def _needs_person(self, attempt: AuthorizationAttempt, missing: tuple[str, ...]) -> AuthError:
         kept = self._account.keep_pending(attempt)
-        ended = f"the former sign-in has ended ({self._account.ended}): " if self._account.ended else ""
+        error = self._account.refresh_error
+        ended = f"the former sign-in has ended ({error}): " if error else ""
         why = f"the token lacks {one_line(' '.join(missing))}: " if missing else ended
         reason = f"{why}a person must sign in at {attempt.metadata.issuer}"
         command = f"Sign in with `{self._account.login_command}`, or open" if self._account.login_command else "Open"
@@ -365,7 +370,7 @@ async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, 
             stored = stored.with_client(attempt.client)
         elif attempt.client.origin == "configured":  # without the secret: only the issuer that it belongs to
             stored = stored.with_client(ClientIdentity(attempt.client.client_id, issuer=attempt.metadata.issuer))
-        account.signed_in_with, account.ended = tokens.access_token, ""
+        account.signed_in_with, account.refresh_error = tokens.access_token, ""
         await account.save(stored.with_tokens(tokens))
     return tokens
 

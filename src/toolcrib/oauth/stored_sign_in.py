@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from types import UnionType
@@ -120,6 +121,16 @@ class TokenSet:
     def is_new(self) -> bool:
         """Whether this process obtained the token a moment ago."""
         return "_created" in self.__dict__ and time.monotonic() - self._created < JUST_OBTAINED_SECONDS
+
+    def covers(self, scopes: Iterable[str]) -> bool:
+        """Return whether these scopes were requested or granted."""
+        return {*self.scopes_requested, *self.scopes_granted}.issuperset(scopes)
+
+    def check_new_scopes(self, scopes: Iterable[str]) -> None:
+        """Raise `AuthError` if the server rejects this token for scopes that it has: a new one would not help."""
+        if set(self.scopes_granted).issuperset(scopes):
+            words = "the server says that the token lacks scopes, but names none that it does not have"
+            raise AuthError(f"{words}. Check the permissions of the account", status=403)
 
     def mark_new(self) -> TokenSet:
         """Remember that this process obtained the token now."""

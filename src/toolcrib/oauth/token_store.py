@@ -25,15 +25,13 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from .._util.files import read_regular_file
 from .._util.folders import config_folder
+from .._util.locks import wait_for_lock
 from .._util.sealing import KEY_BYTES, Sealer, SealingKey
 from .._util.tasks import run_to_end
 from .._util.threads import in_daemon_thread
 from ..config import wrong
 from ..errors import ConfigError
 
-LOCK_POLL_SECONDS: Final = 0.02
-MAX_LOCK_POLL_SECONDS: Final = 0.5
-"""Seconds between two attempts to take a lock that is held for long: another process waits for a person."""
 MAX_FILE_BYTES: Final = 1024 * 1024
 ABANDONED_SECONDS: Final = 60.0
 """Age of temporary files in seconds that no process writes any longer."""
@@ -91,7 +89,7 @@ class MemoryTokenStore:
         """Hold the lock of a key; tasks of other event loops are excluded too."""
         # With the process id: a forked process has copies of the locks that others hold at that moment.
         held = self._locks.setdefault((os.getpid(), key), threading.Lock())
-        await _poll(lambda: held.acquire(blocking=False))
+        await wait_for_lock(lambda: held.acquire(blocking=False))
         try:
             yield
         finally:
@@ -158,7 +156,7 @@ class FileTokenStore:
         self._make_folder()
         path = self._path(key).with_suffix(".lock")
         with _lock_file(path) as descriptor:
-            await _poll(lambda: _try_lock(descriptor, path))
+            await wait_for_lock(lambda: _try_lock(descriptor, path))
             yield
 
     def _path(self, key: str) -> Path:
@@ -240,12 +238,18 @@ class FileTokenStore:
     async def _sealer_in_use(self) -> Sealer:
         if self._sealer is None:
             self._make_folder()
-            path = self.folder / "keyring.lock"
-            with _lock_file(path) as descriptor:  # one process creates the key
-                await _poll(lambda: _try_lock(descriptor, path))
-                # The keyring may wait for a person who unlocks it.
-                self._sealer = _make_sealer(await in_daemon_thread(_key_of_keyring))
+            # The keyring may wait for a person who unlocks it: cancelling ends the wait, and not the lock.
+            self._sealer = await in_daemon_thread(self._open_keyring)
         return self._sealer
+
+    def _open_keyring(self) -> Sealer:
+        path = self.folder / "keyring.lock"
+        with _lock_file(path) as descriptor:  # one process creates the key
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            except OSError as exc:
+                raise _no_locks(path, exc) from exc
+            return _make_sealer(_key_of_keyring())
 
 
 async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
@@ -333,22 +337,18 @@ def _lock_file(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-async def _poll(try_lock: Callable[[], bool]) -> None:
-    """Wait until the lock is taken; other threads and processes, which may hold it, cannot notify a task."""
-    pause = LOCK_POLL_SECONDS
-    while not try_lock():
-        await asyncio.sleep(pause)
-        pause = min(pause * 1.5, MAX_LOCK_POLL_SECONDS)
-
-
 def _try_lock(descriptor: int, path: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as exc:
         if exc.errno in (errno.EWOULDBLOCK, errno.EINTR):
             return False
-        raise _file_error(path, "a file system with locks", exc, advice="Use a folder on a local disk") from exc
+        raise _no_locks(path, exc) from exc
     return True
+
+
+def _no_locks(path: Path, exc: OSError) -> ConfigError:
+    return _file_error(path, "a file system with locks", exc, advice="Use a folder on a local disk")
 
 
 def _sync_folder(folder: Path) -> None:

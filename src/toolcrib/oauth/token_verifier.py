@@ -134,10 +134,14 @@ class TokenVerifier:
             message = "access_token: send it in the Authorization header, not in the URL"
             raise AuthError(message, status=400, challenge=self._challenge("invalid_request"))
 
-    def check_call(self, principal: TokenPrincipal, tool: str) -> None:
-        """Raise `AuthError` with the challenge for the client if the token lacks a scope that the tool requires."""
-        required = [scope for name, scopes in self._tool_scopes if name.matches(tool) for scope in scopes]
-        if not principal.scopes.issuperset(required):
+    def check_calls(self, principal: TokenPrincipal, tools: Iterable[str]) -> None:
+        """Raise `AuthError` with the challenge for the client if the token lacks a scope that these tools require."""
+        if not self._tool_scopes:
+            return
+        required = [
+            scope for tool in tools for name, scopes in self._tool_scopes if name.matches(tool) for scope in scopes
+        ]
+        if required and not principal.scopes.issuperset(required):
             raise self._insufficient((*self.scopes, *required))
 
     def _token(self, sent: str) -> str:

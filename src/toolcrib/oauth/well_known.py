@@ -26,14 +26,6 @@ _ENDPOINTS: Final = (
 )
 
 
-class ResourceMismatch(AuthError):
-    """Raised if the metadata of a server is that of another resource; `resource` is the one that it names, if any."""
-
-    def __init__(self, message: str = "", *, resource: str | None = None) -> None:
-        super().__init__(message, status=401)
-        self.resource = resource
-
-
 @dataclass(frozen=True, slots=True)
 class ResourceMetadata:
     """The metadata of a protected resource (RFC 9728)."""
@@ -118,10 +110,10 @@ def parse_resource_metadata(document: Mapping[str, Any], server_url: str, *, whe
     resource = document.get("resource")
     if not isinstance(resource, str) or not covers(resource, server_url):
         advice = " Use that URL if it is the server that you mean." if isinstance(resource, str) else ""
-        raise ResourceMismatch(
+        raise AuthError(
             f"resource metadata at {mask_urls(where)}: expected the resource {mask_urls(server_url)} or a parent of "
             f"it, got {_shown(resource)}.{advice} Nothing was sent to an authorisation server",
-            resource=resource if isinstance(resource, str) else None,
+            status=401,
         )
     return ResourceMetadata(
         resource,

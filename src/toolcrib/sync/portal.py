@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from .._util.tasks import is_running_to_end, wait_for_run_to_end
+from .._util.tasks import has_uncancellable_tasks, wait_for_uncancellable_tasks
 from ..errors import UsageError
 
 log = logging.getLogger("toolcrib.sync")
@@ -72,10 +72,10 @@ class Portal:
     def finish(self) -> None:
         """Wait for work that must not be lost, such as a renewal of tokens, if a client was left open at exit."""
         loop = self._loop
-        if loop is None or not is_running_to_end(loop):
+        if loop is None or not has_uncancellable_tasks(loop):
             return
         with contextlib.suppress(TimeoutError):
-            asyncio.run_coroutine_threadsafe(wait_for_run_to_end(), loop).result(EXIT_SECONDS)
+            asyncio.run_coroutine_threadsafe(wait_for_uncancellable_tasks(), loop).result(EXIT_SECONDS)
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:

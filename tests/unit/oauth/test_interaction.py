@@ -248,6 +248,20 @@ async def test_pasting_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
     assert errors.getvalue() == ""
 
 
+async def test_two_prompts_at_once_take_turns(type_text: Callable[[str], Terminal], keyboards: list[Keyboard]) -> None:
+    requests = attempt(), attempt()
+    errors = type_text("x\n")
+    sys.stdin.readline()
+    asking = [asyncio.ensure_future(ask_person("paste", each, None)) for each in requests]
+    for request, code in zip(requests, ("first", "second"), strict=True):
+        while request.url not in errors.getvalue():
+            await asyncio.sleep(0.005)
+        os.write(keyboards[-1].typed, f"{code}\n".encode())
+    answers = await asyncio.wait_for(asyncio.gather(*asking), 10)
+
+    assert [each["code"] for each in answers] == ["first", "second"]
+
+
 # ---- functions of the program ----------------------------------------------------------------------------------
 
 

@@ -636,6 +636,33 @@ async def test_a_keyring_that_waits_for_its_owner_blocks_no_time_limit(
     assert await stores[1].load("a") == TEXT
 
 
+async def test_a_cancelled_creation_of_the_key_makes_no_second_one(
+    tmp_path: Path, use_keyring: Callable[[KeyringBackend], None]
+) -> None:
+    writing, unlocked = threading.Event(), threading.Event()
+    made: list[str] = []
+
+    class SlowToWrite(MemoryKeyring):
+        def set_password(self, service: str, username: str, password: str) -> None:
+            made.append(password)
+            writing.set()
+            unlocked.wait(BOUND)
+            super().set_password(service, username, password)
+
+    use_keyring(SlowToWrite())
+    cancelled, other = (tc.FileTokenStore(tmp_path / "tokens", key="keyring") for _ in range(2))
+    asking = asyncio.create_task(cancelled.save("a", TEXT))
+    await asyncio.to_thread(writing.wait, BOUND)
+    asking.cancel()
+    await asyncio.wait([asking])
+    saving = asyncio.create_task(other.save("a", TEXT))
+    await asyncio.wait([saving], timeout=0.05)
+    unlocked.set()
+    await asyncio.wait_for(saving, BOUND)
+    assert len(made) == 1
+    assert await cancelled.load("a") == TEXT
+
+
 class LockedKeyring(MemoryKeyring):
     """A keyring whose owner does not unlock it."""
 

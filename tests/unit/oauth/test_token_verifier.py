@@ -557,13 +557,26 @@ async def test_a_tool_may_require_more_scopes(issuer: Issuer, tool: str, scopes:
     verifier = verifier_for(issuer, scopes=["a"], tool_scopes={"write_*": ["b"], "write_all": "c d"})
     caller = await verified(verifier, issuer.token(scope=scopes))
     if missing is None:
-        verifier.check_call(caller, tool)
+        verifier.check_calls(caller, [tool])
         return
     with pytest.raises(tc.AuthError) as caught:
-        verifier.check_call(caller, tool)
+        verifier.check_calls(caller, [tool])
     assert caught.value.status == 403
     assert str(caught.value.challenge).startswith('Bearer error="insufficient_scope", resource_metadata="')
     assert str(caught.value.challenge).endswith(f', scope="{missing}"')
+
+
+async def test_all_scopes_of_a_batch_are_named_and_other_principals_are_left_alone(issuer: Issuer) -> None:
+    verifier = verifier_for(issuer, tool_scopes={"a": ["x"], "b": ["y"]})
+    with pytest.raises(tc.AuthError) as caught:
+        verifier.check_calls(await verified(verifier, issuer.token()), ["a", "b", "c"])
+    assert str(caught.value.challenge).endswith(', scope="x y"')
+    verifier.check_calls("a principal of a subclass", ["c"])  # type: ignore[arg-type]
+    verifier_for(issuer).check_calls("a principal of a subclass", ["a"])  # type: ignore[arg-type]
+
+
+async def test_a_claim_of_an_application_is_not_taken_for_a_security_event(issuer: Issuer) -> None:
+    assert await verified(verifier_for(issuer), issuer.token(events=["concert"]))
 
 
 @pytest.mark.parametrize("key_id", ["ec", None])

@@ -84,6 +84,7 @@ async def command(invocation: Invocation, server: str | None, config: Path | Non
     files = {error.file for error in errors}
     for error in stored.errors:
         if error.file not in files:
+            files.add(error.file)
             note(f"warning: {error}", "yellow")
     if errors:
         return Exit.CONFIG

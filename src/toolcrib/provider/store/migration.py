@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
+from ..._util.locks import wait_for_lock
 from ...errors import StoreError
 from .tables import SCHEMA_REVISION
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 MIGRATION_WAIT_SECONDS: Final = 50.0
 """Seconds to wait for the migration of another process."""
 
-_LOCK_POLL_SECONDS: Final = 0.005
 # Alembic keeps the connection of a running migration in its modules: one at a time, also in other threads' event loops.
 _alembic_lock: Final = threading.Lock()
 PACKAGED_MIGRATIONS: Final = Path(__file__).with_name("migrations")
@@ -62,8 +62,7 @@ async def upgrade_schema(
             )
         if back_up is not None:
             await back_up()
-    while not _alembic_lock.acquire(blocking=False):  # noqa: ASYNC110  # another event loop may hold it
-        await asyncio.sleep(_LOCK_POLL_SECONDS)
+    await wait_for_lock(lambda: _alembic_lock.acquire(blocking=False))  # another event loop may hold it
     try:
         await connection.run_sync(alembic.upgrade)
     finally:

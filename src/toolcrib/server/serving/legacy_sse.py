@@ -60,7 +60,7 @@ class _SseSession:
         self._room: asyncio.Future[None] | None = None
         self._ended = False
         self.timer: CredentialTimer | None = None
-        """Ends the stream when the newest credentials of the client expire."""
+        """Ends the stream when all credentials that the client has sent have expired; None if it has ended."""
 
     def use_principal(self, principal: Any) -> None:
         """Use the newer credentials of the same principal: the stream, which holds the session, ends with them."""
@@ -197,6 +197,7 @@ class SseApp(AsgiApp):
             with ends_with_credentials(principal, session.end) as session.timer:
                 await asyncio.wait([pump, watcher], return_when=asyncio.FIRST_COMPLETED)
         finally:
+            session.timer = None
             self._sessions.pop(session.key, None)
             session.end()
             for task in (pump, watcher):

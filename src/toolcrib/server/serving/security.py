@@ -56,8 +56,8 @@ class ProtectedResource(Protocol):
         """Raise `AuthError` if the query of a URL contains credentials."""
         ...
 
-    def check_call(self, principal: Any, tool: str) -> None:
-        """Raise `AuthError` if this principal may not call the tool."""
+    def check_calls(self, principal: Any, tools: Iterable[str]) -> None:
+        """Raise `AuthError` if this principal may not call these tools."""
         ...
 
 
@@ -102,16 +102,14 @@ class RequestGuard:
         """Raise `Refused` if the principal may not call the tool of this message, or one of those of a batch."""
         if self._resource is None:
             return
-        for each in message if type(message) is list else (message,):
-            if type(each) is not dict or each.get("method") != "tools/call":
-                continue
-            id, params = each.get("id"), each.get("params")
-            tool = params.get("name") if type(params) is dict else None
-            if isinstance(tool, str):
-                try:
-                    self._resource.check_call(principal, tool)
-                except AuthError as exc:
-                    raise _refusal(exc, id if jsonrpc.is_id(id) and each is message else None) from exc
+        tools = _called_tools(message)
+        if not tools:
+            return
+        try:
+            self._resource.check_calls(principal, tools)
+        except AuthError as exc:
+            id = message.get("id") if type(message) is dict else None
+            raise _refusal(exc, id if jsonrpc.is_id(id) else None) from exc
 
     def _check_seen(self, headers: Headers) -> None:
         pair = headers.get(b"host", b""), headers.get(b"origin", b"")
@@ -205,6 +203,16 @@ def _expiry_of(principal: Any) -> float:
     if isinstance(expires_at, int | float) and not isinstance(expires_at, bool):
         return expires_at
     return math.inf
+
+
+def _called_tools(message: Any) -> list[str]:
+    """Return the tools that a message calls, or those of a batch."""
+    calls = (
+        each.get("params")
+        for each in (message if type(message) is list else (message,))
+        if type(each) is dict and each.get("method") == "tools/call"
+    )
+    return [name for params in calls if type(params) is dict and isinstance(name := params.get("name"), str)]
 
 
 def _protected_resource(auth: object) -> ProtectedResource | None:

@@ -194,7 +194,7 @@ class HttpClient:
             self._authorizer = _authorizer_of(provider, server.url, self._auth_requests, hold, secrets)
 
     @property
-    def has_credentials(self) -> bool:
+    def sent_credentials(self) -> bool:
         """Whether the last request had credentials of an auth provider."""
         return bool(self._credentials)
 
@@ -213,12 +213,14 @@ class HttpClient:
         *,
         url: str | None = None,
         renew: bool = True,
+        may_prompt: bool = True,
     ) -> ClientResponse:
         """Send a request and return the response, whose body the caller must read and release.
 
         Adds credentials, and renews them up to `max_renewals` times after a 401 and once after a 403. Without `renew`
         no renewal or authorisation is started: if there are no valid credentials, those of the last request are used.
-        Redirects are followed only on the same server.
+        Without `may_prompt`, credentials are renewed only as far as no person is asked. Redirects are followed only on
+        the same server.
         """
         at = url or self.url
         if self._fixed:
@@ -232,7 +234,7 @@ class HttpClient:
         auth = self._authorizer
         used: Mapping[str, str] = {}
         if auth is not None:
-            used = await self._credentials_for(auth, verb, at, headers, body, renew)
+            used = await self._credentials_for(auth, verb, at, headers, body, renew=renew, may_prompt=may_prompt)
             self._note(used)
         redirects = since = 0
         refusals: Counter[int] = Counter()
@@ -253,7 +255,7 @@ class HttpClient:
                 refusal = Refusal(status, list(response.headers.items()), challenge)
                 await self._drain(response)
                 refusals[status] += 1
-                outgoing = self._outgoing(verb, at, headers, body)
+                outgoing = self._outgoing(verb, at, headers, body, may_prompt)
                 renewed = await auth.renew(outgoing, refusal, used, since, refusals[status])
                 if not renewed or same_headers(renewed, used):
                     raise errors.auth_error(response, self._secrets)
@@ -263,15 +265,26 @@ class HttpClient:
                 return response
 
     async def _credentials_for(
-        self, auth: RequestAuthorizer, verb: str, url: str, headers: Mapping[str, str], body: Body | None, renew: bool
+        self,
+        auth: RequestAuthorizer,
+        verb: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: Body | None,
+        *,
+        renew: bool,
+        may_prompt: bool,
     ) -> Mapping[str, str]:
         known = auth.current(verb, url, renew=renew)
-        if known is not None:
-            return known
-        return await auth.headers(self._outgoing(verb, url, headers, body)) if renew else self._credentials
+        if known is None and renew:
+            return await auth.headers(self._outgoing(verb, url, headers, body, may_prompt))
+        return self._credentials if known is None else known
 
-    def _outgoing(self, verb: str, url: str, headers: Mapping[str, str], body: Body | None) -> Outgoing:
-        return Outgoing(verb, url, {**self._http.headers, **headers}, body.data if body is not None else b"")
+    def _outgoing(
+        self, verb: str, url: str, headers: Mapping[str, str], body: Body | None, may_prompt: bool
+    ) -> Outgoing:
+        content = body.data if body is not None else b""
+        return Outgoing(verb, url, {**self._http.headers, **headers}, content, may_prompt)
 
     def _note(self, credentials: Mapping[str, str]) -> None:
         """Mask these credentials, if they are not those of the last request."""

@@ -96,10 +96,9 @@ class StandaloneStream:
         headers = self._headers()
         if place.id is not None:
             headers["Last-Event-ID"] = place.id
-        # A token that the server has just accepted is rejected here only if the server lacks this stream: no person is
-        # asked because of that.
-        renew = self._was_open or not self._client.has_credentials
-        response = await self._client.send("GET", headers, renew=renew)
+        # If the requests before this one were authorised, a person could not help: the server may lack this stream.
+        may_prompt = self._was_open or not self._client.sent_credentials
+        response = await self._client.send("GET", headers, may_prompt=may_prompt)
         try:
             if response.status >= 400:
                 # Servers without this stream answer with various errors, so an error means an expired session only if

@@ -247,8 +247,8 @@ class Publishing:
         if b"key" in query:
             raise AuthError("key", status=400)
 
-    def check_call(self, principal: Any, tool: str) -> None:
-        if tool == "delete":
+    def check_calls(self, principal: Any, tools: Any) -> None:
+        if "delete" in tools:
             raise AuthError(f"{principal} must not delete", status=403)
 
 

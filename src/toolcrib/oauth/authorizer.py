@@ -158,7 +158,7 @@ class Authorizer:
         if attempt == self.max_renewals or is_from_sign_in:
             raise AuthError("the server rejects new tokens too. Check the account and its permissions", status=status)
         if not request.may_prompt:
-            raise AuthError("the request is not worth a sign-in", status=status)
+            raise AuthError("a person must sign in, and is not asked because of this request alone", status=status)
         allow_legacy = _may_be_legacy(request) or (known is not None and known.is_legacy)
         granted = await self._join(
             ("sign in", token, frozenset(challenge.scope) if challenge is not None and more_scopes else None),

@@ -21,7 +21,8 @@ from .client_auth import ClientIdentity, PrivateKey, check_private_key, one_cred
 from .client_registration import check_client_metadata_url
 from .http import Fetch, check_secure, is_secure, open_fetch
 from .interaction import Interact, can_listen, check_interact
-from .sign_in import SignInFlow, SignInOptions, client_of, redeem
+from .sign_in import SignInFlow, redeem
+from .sign_in_options import SignInOptions, client_of
 from .stored_sign_in import StoredSignIn, TokenSet
 from .token_requests import revoke
 from .token_store import FileTokenStore, TokenStore

@@ -1,18 +1,16 @@
-"""Signs a person in with the authorisation code flow, and renews the tokens."""
+"""Signs a person in with the authorisation code flow."""
 
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import replace
 
 from .._util.tasks import run_to_end
 from ..config import mask_urls
-from ..errors import AuthError, ConnectError, ConsentRefused
+from ..errors import AuthError, ConsentRefused
 from ..protocol.sanitize import one_line
-from ..types import UNSET, Unset
+from ..types import Unset
 from .account import Account, ConnectionContext
 from .authorization import (
     OFFLINE_ACCESS,
@@ -21,40 +19,19 @@ from .authorization import (
     with_offline_access,
 )
 from .challenge import Challenge
-from .client_auth import ClientIdentity, PrivateKey, choose_method
+from .client_auth import ClientIdentity, choose_method
 from .client_registration import is_same_redirect, is_usable, register_client
 from .http import Fetch
 from .interaction import PASTE_REDIRECT_URI, Interact, ask_person, choose_interaction, open_listener
-from .issuer_discovery import Discovery, discover, fetch_resource_metadata, limit_requests
+from .issuer_discovery import Discovery, discover, limit_requests
 from .loopback_listener import LoopbackListener
+from .sign_in_options import SignInOptions
 from .stored_sign_in import StoredSignIn, TokenSet
-from .token_requests import CODE, REFRESH, TokenRequestRejected, request_tokens
+from .token_renewal import TokenRenewal
+from .token_requests import CODE, TokenRequestRejected, request_tokens
 from .well_known import ServerMetadata
 
 log = logging.getLogger("toolcrib.oauth")
-
-MISCONFIGURED: Final = frozenset(
-    {"invalid_client", "invalid_request", "invalid_response", "invalid_scope", "invalid_target"}
-)
-"""Errors of a refresh that are reported, since a sign-in would fail as well; after others a person signs in again."""
-
-
-@dataclass(frozen=True, slots=True)
-class SignInOptions:
-    """The options of `OAuth`."""
-
-    client_id: str | None = None
-    client_secret: str | None = field(default=None, repr=False)
-    private_key: PrivateKey | None = field(default=None, repr=False)
-    client_metadata_url: str | None = None
-    client_name: str = "Toolcrib"
-    scopes: tuple[str, ...] | None = None
-    issuer: str | None = None
-    resource: str | Unset | None = UNSET
-    """UNSET: use the value in the resource metadata."""
-    redirect_uri: str | None = None
-    interact: Interact = "auto"
-    assume_pkce: bool = False
 
 
 class SignInFlow:
@@ -64,88 +41,11 @@ class SignInFlow:
         self._options = options
         self._account = account
         self._connection = connection
-
-    # ---- renewal ---------------------------------------------------------------------------------------------
+        self._renewal = TokenRenewal(options, account, connection)
 
     async def renew(self, used: TokenSet) -> TokenSet | None:
-        """Return newer tokens than `used`: stored by another process, or refreshed. None if a person must sign in.
-
-        The lock makes all processes together present a refresh token once.
-        """
-        async with self._account.lock():
-            stored = await self._account.load()
-            current = self._account.choose(stored)
-            if current is None:
-                return None
-            if current.access_token != used.access_token:
-                self._account.refresh_error = ""
-                return current
-            if current.refresh_token is None or current.token_endpoint is None:
-                return None
-            client = client_of(self._options, current, stored)
-            if client is None:
-                return None
-            try:
-                # Not cancellable: the refresh token can be used only once, and the answer may have a new one.
-                return await run_to_end(self._refresh(current, stored, client))
-            except (ConnectError, TokenRequestRejected) as exc:
-                failure = exc
-        # Without the lock, as this may take long.
-        is_former = self._options.issuer is None and not await self._names_issuer(current)
-        async with self._account.lock():
-            stored = await self._account.load()
-            newest = self._account.choose(stored)
-            if newest is not None and newest.access_token != current.access_token:
-                return newest
-            if not is_former:
-                raise failure
-            await self._account.save(replace(stored, issuer=None))
-            return None
-
-    async def _names_issuer(self, tokens: TokenSet) -> bool:
-        """Return whether the server still names the issuer of these tokens; True if that is not known."""
-        challenge = Challenge(tokens.resource_metadata_url)
-        try:
-            found = await fetch_resource_metadata(self._connection.fetch, self._connection.server_url, challenge)
-        except (AuthError, ConnectError):
-            return True
-        return found is None or not found.authorization_servers or tokens.issuer in found.authorization_servers
-
-    async def _refresh(self, current: TokenSet, stored: StoredSignIn, client: ClientIdentity) -> TokenSet | None:
-        metadata = current.issuer_metadata
-        form = {"grant_type": REFRESH, "refresh_token": current.refresh_token, "resource": current.resource}
-        try:
-            answer = await request_tokens(self._connection.fetch, metadata, client, form)
-        except TokenRequestRejected as exc:
-            log.info("%s: the tokens could not be renewed: %s", mask_urls(self._account.server), exc.error)
-            if exc.error == "invalid_grant":
-                return await self._remove_rejected(current)
-            if exc.error in MISCONFIGURED and not (exc.rejects_client and client.is_registered):
-                raise
-            self._account.refresh_error = exc.error
-            if exc.error == "invalid_client":
-                await self._account.save(stored.without_client(current.issuer))
-            return None
-        self._account.refresh_error = ""
-        renewed = current.with_response(answer)
-        # The issuer of the last sign-in stays: other programs may use it, and this one another one (`issuer=`).
-        await self._account.save(replace(stored.with_tokens(renewed), issuer=stored.issuer))
-        return renewed
-
-    async def _remove_rejected(self, tokens: TokenSet) -> TokenSet | None:
-        """Remove tokens whose refresh token the server rejects; this process uses the access token while it is valid.
-
-        Returns the tokens that another process has stored, if the lock of the store did not keep it from that.
-        """
-        stored = await self._account.load()
-        newest = self._account.choose(stored)
-        if newest is not None and newest.refresh_token != tokens.refresh_token:
-            return newest
-        self._account.refresh_error = "invalid_grant"
-        await self._account.save(stored.without_tokens(tokens))
-        if tokens.is_valid(time.time()):
-            self._account.tokens = replace(tokens, refresh_token=None)
-        return None
+        """Return newer tokens than `used`; None if a person must sign in."""
+        return await self._renewal.renew(used)
 
     @property
     def _interact(self) -> Interact:
@@ -373,21 +273,6 @@ async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, 
         account.signed_in_with, account.refresh_error = tokens.access_token, ""
         await account.save(stored.with_tokens(tokens))
     return tokens
-
-
-def client_of(options: SignInOptions, tokens: TokenSet, stored: StoredSignIn) -> ClientIdentity | None:
-    """Return the client that tokens were issued to; None if it is another one than the configured one."""
-    if options.client_id is not None:
-        # The secret belongs to the configured issuer: no other one must see it.
-        if options.client_id != tokens.client_id or options.issuer not in (None, tokens.issuer):
-            return None
-        return ClientIdentity(
-            options.client_id, options.client_secret, tokens.auth_method, private_key=options.private_key
-        )
-    if tokens.client_id == options.client_metadata_url:
-        return ClientIdentity(tokens.client_id, origin="metadata_url")
-    client = stored.client_for(tokens.issuer, tokens.client_id)
-    return client if client is not None and is_usable(client) else None
 
 
 def _check_binding(client_id: str, configured: str | None, issuer: str, stored: StoredSignIn) -> None:

@@ -60,6 +60,14 @@ def expire_tokens(home: Path) -> None:
         path.write_text(json.dumps(stored))
 
 
+def sign_in_until_expiry(folder: Path, server: AuthorizationServer, browser: dict[str, str]) -> None:
+    """Leave a sign-in whose token has expired and cannot be renewed."""
+    server.change(refresh_tokens="none")
+    write_settings(folder, {"web": {"url": server.url}})
+    assert login(folder, browser).code == 0
+    expire_tokens(folder)
+
+
 def test_a_sign_in_is_used_by_all_commands_until_the_sign_out(
     tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
 ) -> None:
@@ -228,10 +236,7 @@ def test_a_stored_file_of_an_entry_that_cannot_be_read_is_reported_once(
 def test_an_expired_sign_in_that_cannot_be_renewed_counts_as_none(
     tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
 ) -> None:
-    server.change(refresh_tokens="none")
-    write_settings(tmp_path, {"web": {"url": server.url}})
-    assert login(tmp_path, browser).code == 0
-    expire_tokens(tmp_path)
+    sign_in_until_expiry(tmp_path, server, browser)
     (shown,) = run_cli("auth", "status", "--json", cwd=tmp_path).json
     assert (shown["signed_in"], shown["state"], shown["issuer"]) == (False, "expired", server.issuer)
     ran = run_cli("auth", "status", "web", cwd=tmp_path)
@@ -413,10 +418,7 @@ def test_a_required_sign_in_is_reported_without_advice_for_programmers(
 def test_an_expired_sign_in_is_reported_without_advice_for_programmers(
     tmp_path: Path, server: AuthorizationServer, browser: dict[str, str]
 ) -> None:
-    server.change(refresh_tokens="none")
-    write_settings(tmp_path, {"web": {"url": server.url}})
-    assert login(tmp_path, browser).code == 0
-    expire_tokens(tmp_path)
+    sign_in_until_expiry(tmp_path, server, browser)
     server.expire_tokens()
     for words in (("tools",), ("call", "web", "echo", "text=hi"), ("bridge", "web")):
         ran = run_cli(*words, cwd=tmp_path)

@@ -123,10 +123,10 @@ async def _open_browser(url: str, *, is_shown: bool) -> None:
     except (webbrowser.Error, OSError, ValueError):
         is_open = False
     if not is_open:
-        address = "the address above" if is_shown else f"this address:\n\n  {url}\n\n"
+        address = "that address" if is_shown else f"this address:\n\n  {url}\n"
         _write(
-            f"No browser could be started. Start one on this machine and open {address}. "
-            'If there is none, sign in with interact="paste" or `toolcrib auth login --no-browser`.\n'
+            f"No browser could be started. Start one on this machine and open {address}\n"
+            'Without a browser here, sign in with interact="paste" or `toolcrib auth login --no-browser`.\n'
         )
 
 

@@ -70,7 +70,7 @@ class ClaimRules:
             raise TokenRejected("this is an ID token")
         is_event = isinstance(claims.get("events"), Mapping)  # a logout token, for example
         if is_event or any(str(claims.get(name)).lower() in OTHER_KINDS for name in KIND_CLAIMS):
-            raise TokenRejected("this is no access token, but another kind of token")
+            raise TokenRejected("not an access token")
         subject = _text(claims, "sub")
         client_id = next((found for name in CLIENT_ID_CLAIMS if (found := _text(claims, name))), None)
         if subject is None and client_id is None:

@@ -219,8 +219,8 @@ class HttpClient:
 
         Adds credentials, and renews them up to `max_renewals` times after a 401 and once after a 403. Without `renew`
         no renewal or authorisation is started: if there are no valid credentials, those of the last request are used.
-        Without `may_prompt`, credentials are renewed only as far as no person is asked. Redirects are followed only on
-        the same server.
+        Without `may_prompt`, credentials are renewed only if that needs no person. Redirects are followed only on the
+        same server.
         """
         at = url or self.url
         if self._fixed:

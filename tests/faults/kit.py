@@ -51,6 +51,12 @@ def by_era(names: Iterable[str], both: Iterable[str] = ()) -> list[Any]:
     ]
 
 
+def own_tasks() -> list[asyncio.Task[Any]]:
+    """Return the running tasks of Toolcrib: not those of the tests, whatever the folder of the project is called."""
+    package = f"{Path(tc.__file__).parent}/"
+    return [task for task in asyncio.all_tasks() if package in repr(task)]
+
+
 async def eventually(condition: Callable[[], Any], within: float = 5.0, what: str = "") -> Any:
     """Wait until the condition is true, and return its value."""
     end = time.monotonic() + within

@@ -14,7 +14,7 @@ import pytest
 import toolcrib as tc
 from tests.faults.http_kit import Web
 from tests.faults.http_server import BadWebServer
-from tests.faults.kit import BIG, FAST, either_era, eventually, matrix, outcome_of
+from tests.faults.kit import BIG, FAST, either_era, eventually, matrix, outcome_of, own_tasks
 from tests.faults.test_flat import KIB, Footprint, assert_flat
 from toolcrib import sync
 from toolcrib.errors import UnansweredTimeout
@@ -84,7 +84,7 @@ async def test_everything_is_flat_over_many_calls_of_every_outcome(
         await assert_flat(before, allowance=300 * KIB)
         assert client.connected
     await eventually(lambda: not server.connections)
-    assert [task for task in asyncio.all_tasks() if "/toolcrib/" in repr(task)] == []
+    assert own_tasks() == []
 
 
 @pytest.mark.parametrize("count", matrix([30], [300]))

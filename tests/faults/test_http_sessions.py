@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.faults.http_kit import Web, calls, running
-from tests.faults.kit import FAST, Ledger, eventually, succeeded, succeeds
+from tests.faults.kit import FAST, Ledger, eventually, own_tasks, succeeded, succeeds
 from toolcrib import events
 from toolcrib.errors import ConnectError, OutcomeUnknown, ToolcribError, TransportError
 from toolcrib.types import ConnectionState
@@ -83,7 +83,7 @@ async def test_closing_right_after_an_expiry_leaves_nothing_behind(web: Web) -> 
     await client.close()
     assert isinstance(await asyncio.wait_for(pending, 5), OutcomeUnknown)
     assert time.monotonic() - start < 3
-    assert [task for task in asyncio.all_tasks() if "/toolcrib/" in repr(task)] == []
+    assert own_tasks() == []
 
 
 async def test_a_server_that_forgets_every_session_at_once_is_not_asked_for_ever(web: Web) -> None:

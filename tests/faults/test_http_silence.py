@@ -20,6 +20,7 @@ from tests.faults.kit import (
     cancelled,
     either_era,
     eventually,
+    own_tasks,
     perhaps_sent,
     succeeded,
     surely_unsent,
@@ -251,7 +252,7 @@ async def test_closing_with_calls_in_flight_ends_each_with_an_honest_outcome(web
     outcomes = await asyncio.gather(*pending)
     assert time.monotonic() - start < 5
     assert all(isinstance(one, OutcomeUnknown) for one in outcomes), outcomes[:1]
-    assert [task for task in asyncio.all_tasks() if "/toolcrib/" in repr(task)] == []
+    assert own_tasks() == []
     ledger.check(server.executed)
 
 
@@ -282,7 +283,7 @@ async def test_closing_while_connecting_is_bounded_and_leaves_nothing(web: Web) 
     assert time.monotonic() - start < 3
     outcome = (await asyncio.gather(connecting, return_exceptions=True))[0]
     assert isinstance(outcome, tc.ToolcribError)
-    assert [task for task in asyncio.all_tasks() if "/toolcrib/" in repr(task)] == []
+    assert own_tasks() == []
 
 
 async def test_a_server_that_never_answers_the_handshake_ends_at_the_connect_time_out(web: Web) -> None:

@@ -11,7 +11,7 @@ import pytest
 import toolcrib as tc
 from tests.faults.http_kit import MIB, Provider, Web, bounded, calls, running
 from tests.faults.http_sse import BadSseServer
-from tests.faults.kit import FAST, Ledger, cancelled, eventually, succeeded, succeeds, surely_unsent
+from tests.faults.kit import FAST, Ledger, cancelled, eventually, own_tasks, succeeded, succeeds, surely_unsent
 from toolcrib.errors import (
     AuthError,
     CallTimeout,
@@ -256,6 +256,6 @@ async def test_closing_with_calls_in_flight_leaves_nothing(web: Web) -> None:
     await client.close()
     assert all(isinstance(one, OutcomeUnknown) for one in await asyncio.gather(*pending))
     assert time.monotonic() - start < 3
-    assert [task for task in asyncio.all_tasks() if "/toolcrib/" in repr(task)] == []
+    assert own_tasks() == []
     await eventually(lambda: not server.sessions)
     ledger.check(server.executed)

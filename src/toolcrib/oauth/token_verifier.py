@@ -296,7 +296,7 @@ def _check_kinds(leeway: Any, max_age: Any, strict_type: Any, introspection: Any
     for key, seconds in (("leeway", leeway), ("max_age", 1 if max_age is None else max_age)):
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         if not is_number or not 0 <= seconds < math.inf or (key == "max_age" and not seconds):
-            raise wrong(key, "a number of seconds", seconds)
+            raise wrong(key, "a positive number of seconds" if key == "max_age" else "seconds, 0 or more", seconds)
     if not isinstance(strict_type, bool):
         raise wrong("strict_type", "True or False", strict_type)
     if introspection is not None and not isinstance(introspection, Introspection):
